@@ -111,7 +111,9 @@ size_t tarn_arena_used(const tarn_arena *a);
 tarn_str tarn_arena_str(tarn_arena *a, tarn_str s);
 char *tarn_arena_cstr(tarn_arena *a, tarn_str s); /* NULL when full or when s has a NUL in it */
 #define TARN_ARENA_NEW(a, type) ((type *)tarn_arena_zalloc((a), sizeof(type)))
-#define TARN_ARENA_ARRAY(a, type, n) ((type *)tarn_arena_zalloc((a), sizeof(type) * (n)))
+/* size * count zeroed bytes; NULL also when the product overflows. */
+void *tarn_arena_array(tarn_arena *a, size_t size, size_t count);
+#define TARN_ARENA_ARRAY(a, type, n) ((type *)tarn_arena_array((a), sizeof(type), (n)))
 /* printf into the arena; {NULL,0} when full. */
 tarn_str tarn_arena_fmt(tarn_arena *a, const char *fmt, ...) TARN_PRINTF(2, 3);
 
@@ -140,7 +142,7 @@ void tarn_sb_u64(tarn_sb *b, uint64_t v);
 void tarn_sb_i64(tarn_sb *b, int64_t v);
 void tarn_sb_hex(tarn_sb *b, const void *p, size_t n);  /* lower case */
 void tarn_sb_fmt(tarn_sb *b, const char *fmt, ...) TARN_PRINTF(2, 3);
-void tarn_sb_vfmt(tarn_sb *b, const char *fmt, va_list ap);
+void tarn_sb_vfmt(tarn_sb *b, const char *fmt, va_list ap) TARN_PRINTF(2, 0);
 char *tarn_sb_reserve(tarn_sb *b, size_t n); /* room for n more bytes, or NULL (and failed) */
 tarn_str tarn_sb_view(const tarn_sb *b);     /* empty when failed */
 /* Little-endian fixed integers and length-prefixed strings: what every packed record is made of. */
