@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * MD5 (RFC 1321) of one stream. It is no protection against anybody, but S3 clients compare it as the ETag.
+ *
+ * Invariant 1: tail_n = total_bytes mod 64 < 64; the first tail_n bytes of tail wait for their block to be full.
+ * Invariant 2: a final works on a copy, so a state can be read at any time and go on.
+ * Memory: the caller's. Threads: one at a time for a state.
+ */
+#include "private.h"
+#include "md5_steps.h"
+
+#include <string.h>
+
+static inline uint32_t load_le32(const uint8_t *p)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof v);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap32(v);
+#endif
+    return v;
+}
+
+/*
+ * G adds its two halves, which have no bit in common, instead of or-ing them: the half that doesn't wait for the step before can
+ * then be added ahead of time, and the chain from step to step gets shorter.
+ */
+#define MD5_F(x, y, z) ((z) ^ ((x) & ((y) ^ (z))))
+#define MD5_G(x, y, z) ((~(z) & (y)) + ((x) & (z)))
+#define MD5_H(x, y, z) ((x) ^ ((y) ^ (z)))
+#define MD5_I(x, y, z) ((y) ^ ((x) | ~(z)))
+#define MD5_STEP(round, a, b, c, d, word, shift, constant)                                                                                 \
+    a += m[word] + constant;                                                                                                               \
+    a += MD5_##round(b, c, d);                                                                                                             \
+    a = (a << (shift) | a >> (32 - (shift))) + b;
+
+void md5_blocks(uint32_t h[4], const uint8_t *p, size_t blocks)
+{
+    uint32_t a = h[0];
+    uint32_t b = h[1];
+    uint32_t c = h[2];
+    uint32_t d = h[3];
+    for (; blocks > 0; blocks--, p += MD5_BLOCK_BYTES) {
+        uint32_t before[4] = {a, b, c, d};
+        uint32_t m[16];
+        for (unsigned i = 0; i < 16; i++) {
+            m[i] = load_le32(p + 4 * i);
+        }
+        MD5_STEPS(MD5_STEP)
+        a += before[0];
+        b += before[1];
+        c += before[2];
+        d += before[3];
+    }
+    h[0] = a;
+    h[1] = b;
+    h[2] = c;
+    h[3] = d;
+}
+
+void tarn_md5_init(tarn_md5_state *s)
+{
+    *s = (tarn_md5_state){.h = {MD5_START_A, MD5_START_B, MD5_START_C, MD5_START_D}};
+}
+
+void tarn_md5_update(tarn_md5_state *s, const void *p, size_t n)
+{
+    if (n == 0) {
+        return;
+    }
+    const uint8_t *in = p;
+    s->total_bytes += n;
+    if (s->tail_n > 0) {
+        size_t take = MD5_BLOCK_BYTES - s->tail_n < n ? MD5_BLOCK_BYTES - s->tail_n : n;
+        memcpy(s->tail + s->tail_n, in, take);
+        s->tail_n += take;
+        in += take;
+        n -= take;
+        if (s->tail_n < MD5_BLOCK_BYTES) {
+            return;
+        }
+        md5_blocks(s->h, s->tail, 1);
+        s->tail_n = 0;
+    }
+    md5_blocks(s->h, in, n / MD5_BLOCK_BYTES);
+    s->tail_n = n % MD5_BLOCK_BYTES;
+    memcpy(s->tail, in + (n - s->tail_n), s->tail_n);
+}
+
+void tarn_md5_final(const tarn_md5_state *s, uint8_t out[TARN_MD5_BYTES])
+{
+    uint8_t last[2 * MD5_BLOCK_BYTES] = {0};
+    uint32_t h[4];
+    TARN_ASSERT(s->tail_n < MD5_BLOCK_BYTES);
+    memcpy(h, s->h, sizeof h);
+    memcpy(last, s->tail, s->tail_n);
+    last[s->tail_n] = 0x80;
+    size_t blocks = s->tail_n < MD5_BLOCK_BYTES - 8 ? 1 : 2; /* the length takes 8 bytes */
+    uint64_t bits = s->total_bytes << 3;
+    for (unsigned i = 0; i < 8; i++) {
+        last[blocks * MD5_BLOCK_BYTES - 8 + i] = (uint8_t)(bits >> (8 * i));
+    }
+    md5_blocks(h, last, blocks);
+    for (unsigned i = 0; i < TARN_MD5_BYTES; i++) {
+        out[i] = (uint8_t)(h[i / 4] >> (8 * (i % 4)));
+    }
+}
+
+void tarn_md5(const void *p, size_t n, uint8_t out[TARN_MD5_BYTES])
+{
+    tarn_md5_state s;
+    tarn_md5_init(&s);
+    tarn_md5_update(&s, p, n);
+    tarn_md5_final(&s, out);
+}
