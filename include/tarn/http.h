@@ -38,6 +38,9 @@ typedef struct tarn_http_options {
 tarn_err tarn_http_new(tarn_loop *loop, const tarn_http_options *opt, tarn_http **out);
 /* fd: a listening descriptor, which the engine then owns. On the loop's thread or before it runs. */
 tarn_err tarn_http_listen(tarn_http *h, int fd);
+/* Takes a connected descriptor over: any thread. For a server that accepts in one place and spreads by load. */
+void tarn_http_adopt(tarn_http *h, int fd, const tarn_addr *peer);
+unsigned tarn_http_connections(const tarn_http *h); /* any thread */
 /* No new connections; idle ones are closed; busy ones get "Connection: close" with their answer. On the loop's thread. */
 void tarn_http_drain(tarn_http *h);
 unsigned tarn_http_busy(const tarn_http *h); /* requests in flight */
