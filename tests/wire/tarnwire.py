@@ -448,7 +448,9 @@ class Daemon:
         self.own_folder = folder is None
         self.folder = folder or tempfile.mkdtemp(prefix="tarn-wire-")
         self.drives = [os.path.join(self.folder, f"drive{i + 1}") for i in range(drives)]
-        self.env, self.args, self.process = {**os.environ, **(env or {})}, list(args), None
+        # What the tests tell each other by TARN_… is no setting of the daemon; the back end that the run chose is.
+        base = {k: v for k, v in os.environ.items() if not k.startswith("TARN_") or k == "TARN_IO"}
+        self.env, self.args, self.process = {**base, **(env or {})}, list(args), None
         self.log_path = os.path.join(self.folder, "daemon.log")
 
     def start(self, wait=True, seconds=30):

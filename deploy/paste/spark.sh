@@ -1,0 +1,17 @@
+spark-sql --packages org.apache.iceberg:iceberg-spark-runtime-3.5_2.12:1.10.0,org.apache.iceberg:iceberg-aws-bundle:1.10.0 \
+    --conf spark.sql.extensions=org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions \
+    --conf spark.sql.defaultCatalog=tarn \
+    --conf spark.sql.catalog.tarn=org.apache.iceberg.spark.SparkCatalog \
+    --conf spark.sql.catalog.tarn.type=rest \
+    --conf spark.sql.catalog.tarn.uri=http://127.0.0.1:9000/_iceberg \
+    --conf spark.sql.catalog.tarn.warehouse=lakehouse \
+    --conf spark.sql.catalog.tarn.rest.sigv4-enabled=true \
+    --conf spark.sql.catalog.tarn.rest.signing-name=s3tables \
+    --conf spark.sql.catalog.tarn.rest.signing-region=us-east-1 \
+    --conf spark.sql.catalog.tarn.rest.access-key-id=minioadmin \
+    --conf spark.sql.catalog.tarn.rest.secret-access-key=minioadmin \
+    --conf spark.sql.catalog.tarn.s3.endpoint=http://127.0.0.1:9000 \
+    --conf spark.sql.catalog.tarn.s3.path-style-access=true \
+    --conf spark.sql.catalog.tarn.s3.access-key-id=minioadmin \
+    --conf spark.sql.catalog.tarn.s3.secret-access-key=minioadmin \
+    -e "CREATE NAMESPACE IF NOT EXISTS garden; CREATE TABLE garden.plants (id BIGINT, name STRING); INSERT INTO garden.plants VALUES (1, 'fern'), (2, 'moss'); SELECT * FROM garden.plants ORDER BY id"
