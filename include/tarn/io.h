@@ -35,6 +35,7 @@ typedef struct tarn_loop_options {
     tarn_io_backend backend; /* AUTO: uring where the probe (set-up, op probe, one real read) succeeds, else threads */
     unsigned threads;        /* pool size of the threads back end; 0 = 8 */
     const char *name;        /* for logs and the thread's name */
+    unsigned grace_ms;       /* how long fibers may live on after the stop; 0 = 10,000 */
 } tarn_loop_options;
 
 /* Creates a loop; run it on the thread that is to own it. With URING and a refused ring: TARN_E_UNSUPPORTED. */
@@ -190,7 +191,8 @@ void tarn_op_submit(tarn_op *ops, size_t n);
 typedef struct tarn_batch tarn_batch;
 tarn_batch *tarn_batch_new(size_t ops_max);      /* NULL when out of memory */
 tarn_op *tarn_batch_add(tarn_batch *b);          /* zeroed; NULL when full. Fill it in before submit. */
-/* Called when the last operation of the batch has finished, before the batch is freed: to free buffers. Optional. */
+/* Called when the last operation of the batch has finished and the caller has released it, right before the batch is freed:
+ * to free buffers. Optional. On the loop's thread; from within tarn_batch_release when nothing is in flight. */
 void tarn_batch_on_end(tarn_batch *b, void (*fn)(void *ctx), void *ctx);
 void tarn_batch_submit(tarn_batch *b);
 /*

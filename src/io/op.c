@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Operations on files: where they run, how they come back, and batches of them.
+ *
+ *   real file system, uring     the loop's ring                        → tarn_op_complete
+ *   real file system, threads   a pool's thread → `returned` list      → tarn_op_complete
+ *   simulated file system       the loop itself, in its next turn      → tarn_op_complete
+ *   no loop on this thread      at once, on the caller's thread; `done` is called before tarn_op_submit returns
+ *
+ * Invariants:
+ *  1. On a loop, `done` is never called from within tarn_op_submit.
+ *  2. Between submit and done an operation holds a reference to its file.
+ *  3. A batch is freed when its owner has released it and all its operations are done; on_end is called right before.
+ *
+ * Ownership: see tarn/io.h. Threads: submit and done on the loop's; execute and return on any.
+ */
+#include <errno.h>
+
+#include "io_internal.h"
+
+/* ------------------------------------------------------------------ one operation, synchronously */
+static int64_t execute_open(tarn_op *op)
+{
+    tarn_file *f = NULL;
+    int rc = tarn_file_open_sync(op->fs, op->path, op->flags, op->mode, &f);
+    if (rc < 0)
+        return rc;
+    *op->file_out = f;
+    return 0;
+}
+
+int64_t tarn_op_execute(tarn_op *op)
+{
+    tarn_file *f = op->file;
+    switch (op->code) {
+    case TARN_OP_READ:
+        return tarn_file_pread_sync(f, op->buf, op->len, op->off);
+    case TARN_OP_WRITE:
+        return tarn_file_pwrite_sync(f, op->buf, op->len, op->off);
+    case TARN_OP_SYNC:
+        return f->fs->sync(f->fs, f->handle, true);
+    case TARN_OP_OPEN:
+        return execute_open(op);
+    case TARN_OP_UNLINK:
+        return op->fs->unlink(op->fs, op->path);
+    case TARN_OP_ALLOCATE:
+        return f->fs->allocate(f->fs, f->handle, op->off, op->len);
+    case TARN_OP_PUNCH:
+        return f->fs->punch(f->fs, f->handle, op->off, op->len);
+    case TARN_OP_SYNC_DIR:
+        return op->fs->sync_dir(op->fs, op->path);
+    case TARN_OP_MKDIR:
+        return op->fs->mkdir(op->fs, op->path, op->mode);
+    }
+    TARN_ASSERT(!"unknown operation");
+    return -EINVAL;
+}
+
+static void finish(tarn_op *op, int64_t result)
+{
+    op->result = result;
+    op->finished = true;
+    if (op->file)
+        tarn_file_unref(op->file);
+    if (op->done)
+        op->done(op); /* the operation may be gone now */
+}
+
+void tarn_op_complete(tarn_loop *loop, tarn_op *op, int64_t result)
+{
+    TARN_ASSERT(loop->ops_n > 0 && !op->finished);
+    loop->ops_n--;
+    finish(op, result);
+}
+
+/* ------------------------------------------------------------------ submit and return */
+static void prepare(tarn_op *op, tarn_loop *loop)
+{
+    op->loop = loop;
+    op->next = NULL;
+    op->moved = 0;
+    op->loop_private = NULL;
+    op->finished = false;
+    op->result = 0;
+    if (op->file)
+        (void)tarn_file_ref(op->file);
+}
+
+/* Operations for the pool, gathered so that a batch takes its lock once. */
+typedef struct pool_chain {
+    tarn_op_queue q;
+    size_t n;
+} pool_chain;
+
+static void dispatch(tarn_loop *loop, tarn_op *op, pool_chain *chain)
+{
+    tarn_fs *fs = op->file ? op->file->fs : op->fs;
+    TARN_ASSERT(fs != NULL);
+    loop->ops_n++;
+    if (!fs->real) {
+        tarn_op_queue_push(&loop->local_ops, op);
+    } else if (loop->backend == TARN_IO_URING) {
+        tarn_ring_submit_op(loop, op);
+    } else {
+        tarn_op_queue_push(&chain->q, op);
+        chain->n++;
+    }
+}
+
+static void push_chain(tarn_loop *loop, pool_chain *chain)
+{
+    if (chain->n > 0)
+        tarn_pool_push_ops(loop->pool, chain->q.head, chain->q.tail, chain->n);
+}
+
+void tarn_op_submit(tarn_op *ops, size_t n)
+{
+    tarn_loop *loop = tarn_loop_current();
+    pool_chain chain = {{NULL, NULL}, 0};
+    for (size_t i = 0; i < n; i++) {
+        prepare(&ops[i], loop);
+        if (loop)
+            dispatch(loop, &ops[i], &chain);
+        else
+            finish(&ops[i], tarn_op_execute(&ops[i]));
+    }
+    if (loop)
+        push_chain(loop, &chain);
+}
+
+/* Only what was queued before this turn: an operation that is submitted from `done` waits for the next one. */
+void tarn_op_run_local(tarn_loop *loop)
+{
+    tarn_op_queue q = loop->local_ops;
+    loop->local_ops = (tarn_op_queue){NULL, NULL};
+    for (tarn_op *op; (op = tarn_op_queue_pop(&q)) != NULL;)
+        tarn_op_complete(loop, op, tarn_op_execute(op));
+}
+
+void tarn_op_return(tarn_op *op)
+{
+    tarn_loop *loop = op->loop; /* the operation is the loop's once it is in the list */
+    tarn_op *head = atomic_load_explicit(&loop->returned, memory_order_relaxed);
+    do {
+        op->next = head;
+    } while (!atomic_compare_exchange_weak(&loop->returned, &head, op));
+    tarn_loop_kick(loop);
+}
+
+void tarn_op_take_returned(tarn_loop *loop)
+{
+    if (!atomic_load_explicit(&loop->returned, memory_order_relaxed))
+        return;
+    tarn_op *op = atomic_exchange(&loop->returned, NULL);
+    tarn_op *first = NULL; /* in the order in which they came back */
+    while (op) {
+        tarn_op *next = op->next;
+        op->next = first;
+        first = op;
+        op = next;
+    }
+    while (first) {
+        op = first;
+        first = op->next;
+        op->next = NULL;
+        tarn_op_complete(loop, op, op->result);
+    }
+}
+
+/* ------------------------------------------------------------------ batches */
+typedef struct batch_slot {
+    tarn_op op;
+    tarn_batch *batch;
+    void (*user_done)(tarn_op *op);
+} batch_slot;
+
+struct tarn_batch {
+    size_t n, max;
+    size_t submitted_n, finished_n, succeeded_n;
+    size_t need; /* the waiter's */
+    tarn_fiber *waiter;
+    bool released;
+    void (*on_end)(void *ctx);
+    void *on_end_ctx;
+    batch_slot slots[];
+};
+
+tarn_batch *tarn_batch_new(size_t ops_max)
+{
+    if (ops_max > (SIZE_MAX - sizeof(tarn_batch)) / sizeof(batch_slot))
+        return NULL;
+    tarn_batch *b = tarn_calloc(1, sizeof *b + ops_max * sizeof(batch_slot));
+    if (b)
+        b->max = ops_max;
+    return b;
+}
+
+tarn_op *tarn_batch_add(tarn_batch *b)
+{
+    if (b->n == b->max)
+        return NULL;
+    batch_slot *slot = &b->slots[b->n++];
+    slot->batch = b;
+    return &slot->op;
+}
+
+void tarn_batch_on_end(tarn_batch *b, void (*fn)(void *ctx), void *ctx)
+{
+    b->on_end = fn;
+    b->on_end_ctx = ctx;
+}
+
+static void batch_end_if_over(tarn_batch *b)
+{
+    if (!b->released || b->finished_n < b->submitted_n)
+        return;
+    if (b->on_end)
+        b->on_end(b->on_end_ctx);
+    tarn_free(b);
+}
+
+static bool batch_settled(const tarn_batch *b)
+{
+    return b->succeeded_n >= b->need || b->finished_n == b->submitted_n;
+}
+
+static void on_slot_done(tarn_op *op)
+{
+    batch_slot *slot = TARN_CONTAINER_OF(op, batch_slot, op);
+    tarn_batch *b = slot->batch;
+    b->finished_n++;
+    if (op->result >= 0)
+        b->succeeded_n++;
+    if (slot->user_done)
+        slot->user_done(op);
+    if (b->waiter && batch_settled(b)) {
+        tarn_fiber_wake(b->waiter);
+        b->waiter = NULL;
+    }
+    batch_end_if_over(b);
+}
+
+void tarn_batch_submit(tarn_batch *b)
+{
+    tarn_loop *loop = tarn_loop_current();
+    pool_chain chain = {{NULL, NULL}, 0};
+    size_t from = b->submitted_n;
+    TARN_ASSERT(!b->released);
+    b->submitted_n = b->n;
+    for (size_t i = from; i < b->n; i++) {
+        batch_slot *slot = &b->slots[i];
+        slot->user_done = slot->op.done;
+        slot->op.done = on_slot_done;
+        prepare(&slot->op, loop);
+        if (loop)
+            dispatch(loop, &slot->op, &chain);
+        else
+            finish(&slot->op, tarn_op_execute(&slot->op));
+    }
+    if (loop)
+        push_chain(loop, &chain);
+}
+
+size_t tarn_batch_wait(tarn_batch *b, size_t need, uint64_t deadline_ns)
+{
+    b->need = need;
+    while (!batch_settled(b)) {
+        TARN_ASSERT(b->waiter == NULL);
+        b->waiter = tarn_fiber_current();
+        bool late = tarn_fiber_park_until(deadline_ns);
+        b->waiter = NULL;
+        if (late)
+            break;
+    }
+    return b->succeeded_n;
+}
+
+size_t tarn_batch_count(const tarn_batch *b)
+{
+    return b->n;
+}
+
+const tarn_op *tarn_batch_op(const tarn_batch *b, size_t i)
+{
+    TARN_ASSERT(i < b->n);
+    return &b->slots[i].op;
+}
+
+void tarn_batch_release(tarn_batch *b)
+{
+    if (!b)
+        return;
+    TARN_ASSERT(!b->released && b->waiter == NULL);
+    b->released = true;
+    batch_end_if_over(b);
+}
