@@ -25,6 +25,7 @@
 #define TARN_CHUNK_BYTES_MAX (16u * 1024 * 1024) /* one chunk of aws-chunked */
 #define TARN_CHUNK_BYTES_MIN 8192                /* every chunk but the last of a signed stream */
 #define TARN_TRAILER_BYTES_MAX 4096
+#define TARN_AUTH_USERS_MAX 64 /* users of tarn_auth_options beside the root */
 
 /* ------------------------------------------------------------------ what a request looks like to auth */
 typedef struct tarn_auth_view {
@@ -105,7 +106,11 @@ typedef struct tarn_auth_options {
     tarn_str root_secret_key;
     tarn_str region;      /* "" or "us-east-1"…: S3 signatures must name it; "" accepts any */
     bool sigv2_query;     /* TARN_SIGV2 != off */
-    const uint8_t *token_key; /* 32 bytes: signs bearer tokens; kept with the deployment */
+    const uint8_t *token_key; /* 32 bytes: signs bearer tokens; kept with the deployment. NULL: a random one for this process */
+    /* Further users, access key → secret key; NULL, 0 when there are none. They have no policy of their own: they may create
+     * and list buckets, do everything in a bucket they own, and elsewhere what bucket policies allow. */
+    const tarn_pair *users;
+    size_t users_n; /* ≤ TARN_AUTH_USERS_MAX */
 } tarn_auth_options;
 tarn_err tarn_auth_new(const tarn_auth_options *opt, tarn_auth **out);
 void tarn_auth_free(tarn_auth *a); /* wipes */
@@ -151,7 +156,9 @@ void tarn_chunked_end(tarn_chunked *c); /* frees digests; NULL is fine */
 typedef struct tarn_form_auth {
     tarn_str policy_base64;
     tarn_str algorithm, credential, amz_date, signature, security_token;
+    tarn_str v2_access_key, v2_signature; /* the older form: AWSAccessKeyId and signature (HMAC-SHA1 in base64) */
 } tarn_form_auth;
+/* A field that was not in the form has p == NULL. A form without any of them is ANONYMOUS and succeeds: policies decide. */
 tarn_err tarn_auth_verify_form(tarn_auth *a, const tarn_form_auth *f, int64_t now_ms, tarn_arena *arena, tarn_auth_result *out,
                                tarn_err_detail *detail);
 /* Checks a decoded POST policy document against the form's fields (names lower-cased) and the content length.
