@@ -351,17 +351,6 @@ static void conn_end(tarn_http_conn *c)
 static void conn_main(void *arg)
 {
     tarn_http_conn *c = arg;
-    if (c->sock == NULL) {
-        tarn_err e = c->http->draining ? TARN_E_SHUTTING_DOWN : tarn_sock_attach(c->http->loop, c->fd, &c->sock);
-        if (e != TARN_OK) {
-            (void)close(c->fd);
-            tarn_http *h = c->http;
-            tarn_free(c);
-            tarn_http_conn_gone(h);
-            return;
-        }
-        c->fd = -1;
-    }
     tarn_list_push(&c->http->conns, &c->link);
     while (serve_one(c)) {
         /* Pipelined or very quick requests must not keep the loop to themselves. */
@@ -373,12 +362,12 @@ static void conn_main(void *arg)
     conn_end(c);
 }
 
-/* Any thread with `fd`; on the loop's own with `sock`. Takes them in any case. */
-void tarn_http_conn_start(tarn_http *h, tarn_sock *sock, int fd, const tarn_addr *peer)
+/* ------------------------------------------------------------------ start */
+
+static tarn_http_conn *conn_new(tarn_http *h, tarn_sock *sock, int fd, const tarn_addr *peer)
 {
     tarn_http_conn *c = tarn_calloc(1, sizeof *c);
-    tarn_err e = c == NULL ? TARN_E_NO_MEMORY : TARN_OK;
-    if (e == TARN_OK) {
+    if (c != NULL) {
         tarn_list_init(&c->link);
         c->http = h;
         c->sock = sock;
@@ -386,19 +375,64 @@ void tarn_http_conn_start(tarn_http *h, tarn_sock *sock, int fd, const tarn_addr
         c->peer = *peer;
         atomic_fetch_add_explicit(&h->connections, 1, memory_order_relaxed);
         tarn_metric_add(TARN_M_HTTP_CONNECTIONS, 1);
-        e = sock != NULL ? tarn_fiber_spawn(h->loop, conn_main, c, "http") : tarn_fiber_spawn_remote(h->loop, conn_main, c, "http");
-        if (e != TARN_OK) {
-            atomic_fetch_sub_explicit(&h->connections, 1, memory_order_relaxed);
-            tarn_metric_add(TARN_M_HTTP_CONNECTIONS, -1);
-            tarn_free(c);
-        }
     }
+    return c;
+}
+
+static void refuse_connection(tarn_sock *sock, int fd, tarn_err e)
+{
+    if (sock != NULL) {
+        tarn_sock_close(sock);
+    } else {
+        (void)close(fd);
+    }
+    tarn_log(TARN_LOG_WARN, "connection refused", "error", tarn_err_get(e)->message, NULL);
+}
+
+/* On the loop's thread: gives the connection its fiber. */
+static void conn_run(tarn_http_conn *c)
+{
+    tarn_err e = tarn_fiber_spawn(c->http->loop, conn_main, c, "http");
     if (e != TARN_OK) {
-        if (sock != NULL) {
-            tarn_sock_close(sock);
-        } else {
-            (void)close(fd);
-        }
-        tarn_log(TARN_LOG_WARN, "connection refused", "error", tarn_err_get(e)->message, NULL);
+        tarn_http *h = c->http;
+        refuse_connection(c->sock, c->fd, e);
+        tarn_free(c);
+        tarn_http_conn_gone(h);
     }
+}
+
+void tarn_http_conn_start(tarn_http *h, tarn_sock *sock, const tarn_addr *peer)
+{
+    tarn_http_conn *c = conn_new(h, sock, -1, peer);
+    if (c == NULL) {
+        refuse_connection(sock, -1, TARN_E_NO_MEMORY);
+        return;
+    }
+    conn_run(c);
+}
+
+static void on_handed_over(tarn_post *post)
+{
+    tarn_http_conn *c = TARN_CONTAINER_OF(post, tarn_http_conn, post);
+    tarn_http *h = c->http;
+    tarn_err e = h->draining ? TARN_E_SHUTTING_DOWN : tarn_sock_attach(h->loop, c->fd, &c->sock);
+    if (e != TARN_OK) {
+        refuse_connection(NULL, c->fd, e);
+        tarn_free(c);
+        tarn_http_conn_gone(h);
+        return;
+    }
+    c->fd = -1;
+    conn_run(c);
+}
+
+void tarn_http_adopt(tarn_http *h, int fd, const tarn_addr *peer)
+{
+    tarn_http_conn *c = conn_new(h, NULL, fd, peer);
+    if (c == NULL) {
+        refuse_connection(NULL, fd, TARN_E_NO_MEMORY);
+        return;
+    }
+    c->post.fn = on_handed_over;
+    tarn_loop_post(h->loop, &c->post);
 }

@@ -111,7 +111,7 @@ static void on_accept(void *ctx, tarn_sock *sock, const tarn_addr *peer)
         tarn_sock_close(sock);
         return;
     }
-    tarn_http_conn_start(h, sock, -1, peer);
+    tarn_http_conn_start(h, sock, peer);
     if (tarn_http_connections(h) >= h->opt.connections_max) {
         pause_accepting(h, true);
     }
@@ -138,11 +138,6 @@ tarn_err tarn_http_listen(tarn_http *h, int fd)
         h->acceptors_n++;
     }
     return e;
-}
-
-void tarn_http_adopt(tarn_http *h, int fd, const tarn_addr *peer)
-{
-    tarn_http_conn_start(h, NULL, fd, peer);
 }
 
 unsigned tarn_http_connections(const tarn_http *h)

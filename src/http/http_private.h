@@ -55,6 +55,7 @@ tarn_err tarn_http_chunks_step(tarn_http_chunks *c, const char *in, size_t n, si
 typedef struct tarn_http_conn {
     tarn_link link; /* in tarn_http.conns; first */
     tarn_http *http;
+    tarn_post post; /* handing over between threads */
     tarn_sock *sock;
     tarn_addr peer;
     int fd;       /* handed over, not attached yet; else -1 */
@@ -131,7 +132,7 @@ struct tarn_req {
 };
 
 /* conn.c */
-void tarn_http_conn_start(tarn_http *h, tarn_sock *sock, int fd, const tarn_addr *peer);
+void tarn_http_conn_start(tarn_http *h, tarn_sock *sock, const tarn_addr *peer); /* takes sock in any case */
 /* Receives into the connection's buffer (taken from the pool at need), at least one byte; CLOSED at the peer's end. */
 tarn_err tarn_http_conn_fill(tarn_http_conn *c, uint64_t deadline_ns);
 void tarn_http_conn_consume(tarn_http_conn *c, size_t n); /* gives the buffer back when it is empty */
