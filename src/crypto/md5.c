@@ -22,16 +22,20 @@ static inline uint32_t load_le32(const uint8_t *p)
 }
 
 /*
- * G adds its two halves, which have no bit in common, instead of or-ing them: the half that doesn't wait for the step before can
- * then be added ahead of time, and the chain from step to step gets shorter.
+ * Each step adds two terms: READY doesn't wait for the register of the step before (x), LAST does; the chain from step to
+ * step is as short as LAST. G's two halves have no bit in common, so that adding them is or-ing them.
  */
-#define MD5_F(x, y, z) ((z) ^ ((x) & ((y) ^ (z))))
-#define MD5_G(x, y, z) ((~(z) & (y)) + ((x) & (z)))
-#define MD5_H(x, y, z) ((x) ^ ((y) ^ (z)))
-#define MD5_I(x, y, z) ((y) ^ ((x) | ~(z)))
-#define MD5_STEP(round, a, b, c, d, word, shift, constant)                                                                                 \
-    a += m[word] + constant;                                                                                                               \
-    a += MD5_##round(b, c, d);                                                                                                             \
+#define READY_F(y, z) 0
+#define LAST_F(x, y, z) ((z) ^ ((x) & ((y) ^ (z))))
+#define READY_G(y, z) (~(z) & (y))
+#define LAST_G(x, y, z) ((x) & (z))
+#define READY_H(y, z) 0
+#define LAST_H(x, y, z) ((x) ^ ((y) ^ (z)))
+#define READY_I(y, z) 0
+#define LAST_I(x, y, z) ((y) ^ ((x) | ~(z)))
+#define STEP(round, a, b, c, d, word, shift, constant)                                                                                     \
+    a += m[word] + constant + READY_##round(c, d);                                                                                         \
+    a += LAST_##round(b, c, d);                                                                                                            \
     a = (a << (shift) | a >> (32 - (shift))) + b;
 
 void md5_blocks(uint32_t h[4], const uint8_t *p, size_t blocks)
@@ -46,7 +50,7 @@ void md5_blocks(uint32_t h[4], const uint8_t *p, size_t blocks)
         for (unsigned i = 0; i < 16; i++) {
             m[i] = load_le32(p + 4 * i);
         }
-        MD5_STEPS(MD5_STEP)
+        MD5_STEPS(STEP)
         a += before[0];
         b += before[1];
         c += before[2];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * MD5 of 8 streams at once with AVX2: register a holds word a of all 8 states.
+ * MD5 of 8 streams at once with AVX2, or better with AVX-512VL: register a holds word a of all 8 states.
  *
  * The message words are turned over in groups of four words: for each group, four registers collect 16 bytes of two lanes
  * each (lane i and i+4), and eight unpacks make of them four registers of one word of 8 lanes.
  *
- * Memory: the caller's. Threads: any. Called only where the processor has AVX2.
+ * Memory: the caller's. Threads: any. Called only where the processor has AVX2 (AVX-512VL for the second).
  */
 #include "private.h"
 
@@ -67,6 +67,24 @@ TARGET static inline void store_state(uint32_t *h, __m256i v)
     _mm256_store_si256((__m256i *)(void *)h, v);
 }
 
+/* With AVX-512VL a round function is one instruction, and so is a rotation; truth tables as in md5_lanes_avx512.c. */
+#define TARGET_VL __attribute__((target("avx2,avx512f,avx512vl")))
+#define TERNARY_F 0xCA
+#define TERNARY_G 0xE4
+#define TERNARY_H 0x96
+#define TERNARY_I 0x39
+#define STEP_VL(round, a, b, c, d, word, shift, constant)                                                                                  \
+    a = _mm256_add_epi32(a, _mm256_add_epi32(m[word], _mm256_set1_epi32((int)constant)));                                                  \
+    a = _mm256_add_epi32(a, _mm256_ternarylogic_epi32(b, c, d, TERNARY_##round));                                                          \
+    a = _mm256_add_epi32(_mm256_rol_epi32(a, shift), b);
+
+TARGET static inline void move_on(md5_lanes *l, size_t blocks)
+{
+    for (unsigned i = 0; i < LANES; i++) {
+        l->block[i] += blocks * MD5_BLOCK_BYTES;
+    }
+}
+
 TARGET void md5_lanes_avx2(md5_lanes *l, size_t blocks)
 {
     __m256i a = load_state(l->h[0]);
@@ -87,9 +105,30 @@ TARGET void md5_lanes_avx2(md5_lanes *l, size_t blocks)
     store_state(l->h[1], b);
     store_state(l->h[2], c);
     store_state(l->h[3], d);
-    for (unsigned i = 0; i < LANES; i++) {
-        l->block[i] += blocks * MD5_BLOCK_BYTES;
+    move_on(l, blocks);
+}
+
+TARGET_VL void md5_lanes_avx512vl(md5_lanes *l, size_t blocks)
+{
+    __m256i a = load_state(l->h[0]);
+    __m256i b = load_state(l->h[1]);
+    __m256i c = load_state(l->h[2]);
+    __m256i d = load_state(l->h[3]);
+    for (size_t i = 0; i < blocks; i++) {
+        __m256i before[4] = {a, b, c, d};
+        __m256i m[16];
+        load_words(l->block, i * MD5_BLOCK_BYTES, m);
+        MD5_STEPS(STEP_VL)
+        a = _mm256_add_epi32(a, before[0]);
+        b = _mm256_add_epi32(b, before[1]);
+        c = _mm256_add_epi32(c, before[2]);
+        d = _mm256_add_epi32(d, before[3]);
     }
+    store_state(l->h[0], a);
+    store_state(l->h[1], b);
+    store_state(l->h[2], c);
+    store_state(l->h[3], d);
+    move_on(l, blocks);
 }
 #else
 typedef int tarn_md5_lanes_avx2_unused; /* a translation unit may not be empty */

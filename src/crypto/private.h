@@ -32,12 +32,14 @@ typedef struct md5_lanes {
 /* Takes `blocks` blocks of each lane (≥ 1) and moves block[] behind them. */
 typedef void md5_lanes_fn(md5_lanes *l, size_t blocks);
 #if defined(__x86_64__)
-md5_lanes_fn md5_lanes_avx512; /* 16 lanes */
-md5_lanes_fn md5_lanes_avx2;   /* 8 lanes */
+md5_lanes_fn md5_lanes_avx512;   /* 16 lanes */
+md5_lanes_fn md5_lanes_avx512vl; /* 8 lanes */
+md5_lanes_fn md5_lanes_avx2;     /* 8 lanes */
 #endif
 /* One stream, `blocks` blocks. */
 void md5_blocks(uint32_t h[4], const uint8_t *p, size_t blocks);
-/* Tests: use at most this many lanes (16, 8 or 1); 0 = what the processor has. */
-void md5_limit_lanes(size_t lanes);
+/* Tests: which instructions to use, where the processor has them. */
+typedef enum md5_way { MD5_WAY_BEST, MD5_WAY_AVX2, MD5_WAY_SCALAR } md5_way;
+void md5_choose_way(md5_way way);
 
 #endif
