@@ -3,7 +3,7 @@
  * A bump allocator over a chain of blocks. The first block lies in the same allocation as the arena itself, so that a
  * small request costs one malloc in all.
  *
- * Invariant 1: used_bytes ≤ max_bytes, where every allocation counts rounded up to ARENA_ALIGN.
+ * Invariant 1: used_bytes ≤ max_bytes ≤ SIZE_MAX / 2, where every allocation counts rounded up to ARENA_ALIGN.
  * Invariant 2: at ≤ end, both multiples of ARENA_ALIGN; [at, end) is the free rest of the newest block.
  * Memory: everything allocated from an arena belongs to it and dies with reset or free. Threads: one at a time.
  */
@@ -46,6 +46,8 @@ static void start_over(tarn_arena *a)
 
 tarn_arena *tarn_arena_new(size_t max_bytes)
 {
+    /* Nothing larger can be had, and half of the range leaves room for rounding and headers. */
+    max_bytes = max_bytes < SIZE_MAX / 2 ? max_bytes : SIZE_MAX / 2;
     size_t first = max_bytes < ARENA_FIRST_BYTES ? round_up(max_bytes) : ARENA_FIRST_BYTES;
     tarn_arena *a = tarn_malloc(sizeof *a + first);
     if (!a) {
@@ -105,11 +107,11 @@ static void *alloc_from_new_block(tarn_arena *a, size_t need)
 
 void *tarn_arena_alloc(tarn_arena *a, size_t n)
 {
-    if (n > a->max_bytes) { /* also keeps the rounding from overflowing, but for a maximum at the very end of the range */
+    if (n > a->max_bytes) { /* also keeps the rounding from overflowing */
         return NULL;
     }
     size_t need = n > 0 ? round_up(n) : ARENA_ALIGN;
-    if (need < n || need > a->max_bytes - a->used_bytes) {
+    if (need > a->max_bytes - a->used_bytes) {
         return NULL;
     }
     void *p;
