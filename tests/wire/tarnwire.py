@@ -454,7 +454,7 @@ class Daemon:
         self.log_path = os.path.join(self.folder, "daemon.log")
 
     def start(self, wait=True, seconds=30):
-        for d in self.drives:
+        for d in self.drives:  # the folder too, with them
             os.makedirs(d, exist_ok=True)
         for _ in range(3):
             self.port = free_port()
