@@ -286,8 +286,23 @@ tarn_err tarn_fiber_spawn_remote(tarn_loop *loop, void (*fn)(void *arg), void *a
     return TARN_OK;
 }
 
+/* What another thread spawned too late for the loop to adopt it. */
+static void free_unborn(tarn_loop *loop)
+{
+    tarn_post *post = atomic_exchange(&loop->posts, NULL);
+    while (post) {
+        tarn_fiber *f = post->fn == on_remote ? TARN_CONTAINER_OF(post, tarn_fiber, remote) : NULL;
+        post = post->next;
+        if (f && f->state == TARN_FIBER_NEW) {
+            stack_unmap(f->stack);
+            tarn_free(f);
+        }
+    }
+}
+
 void tarn_fiber_pool_destroy(tarn_loop *loop)
 {
+    free_unborn(loop);
     for (tarn_link *l; (l = tarn_list_pop(&loop->fibers)) != NULL;) {
         tarn_fiber *f = TARN_CONTAINER_OF(l, tarn_fiber, all);
         tarn_timer_disarm(loop, &f->timer);
