@@ -106,7 +106,7 @@ typedef struct tarn_fs_space {
 } tarn_fs_space;
 struct tarn_fs {
     const char *name;
-    bool real; /* handles are descriptors that io_uring can use */
+    bool real;                                                                        /* handles are descriptors that io_uring can use */
     int (*open)(tarn_fs *fs, const char *path, int flags, int mode, int64_t *handle); /* flags of open(2) */
     int (*close)(tarn_fs *fs, int64_t handle);
     int64_t (*pread)(tarn_fs *fs, int64_t handle, void *buf, size_t n, uint64_t off);
@@ -189,8 +189,8 @@ void tarn_op_submit(tarn_op *ops, size_t n);
  * stays alive until every operation has finished (tarn_batch_release waits for nobody: it hands the batch to the loop).
  */
 typedef struct tarn_batch tarn_batch;
-tarn_batch *tarn_batch_new(size_t ops_max);      /* NULL when out of memory */
-tarn_op *tarn_batch_add(tarn_batch *b);          /* zeroed; NULL when full. Fill it in before submit. */
+tarn_batch *tarn_batch_new(size_t ops_max); /* NULL when out of memory */
+tarn_op *tarn_batch_add(tarn_batch *b);     /* zeroed; NULL when full. Fill it in before submit. */
 /* Called when the last operation of the batch has finished and the caller has released it, right before the batch is freed:
  * to free buffers. Optional. On the loop's thread; from within tarn_batch_release when nothing is in flight. */
 void tarn_batch_on_end(tarn_batch *b, void (*fn)(void *ctx), void *ctx);

@@ -132,7 +132,7 @@ static void fiber_main(void *arg)
     f->fn(f->arg);
     f->state = TARN_FIBER_DEAD;
     switch_out(f, true);
-    TARN_ASSERT(!"a dead fiber was resumed");
+    tarn_panic(__FILE__, __LINE__, "a dead fiber was resumed");
 }
 
 static void fiber_bury(tarn_fiber *f)

@@ -14,8 +14,6 @@
  *
  * Ownership: see tarn/io.h. Threads: submit and done on the loop's; execute and return on any.
  */
-#include <errno.h>
-
 #include "io_internal.h"
 
 /* ------------------------------------------------------------------ one operation, synchronously */
@@ -52,8 +50,7 @@ int64_t tarn_op_execute(tarn_op *op)
     case TARN_OP_MKDIR:
         return op->fs->mkdir(op->fs, op->path, op->mode);
     }
-    TARN_ASSERT(!"unknown operation");
-    return -EINVAL;
+    tarn_panic(__FILE__, __LINE__, "unknown operation");
 }
 
 static void finish(tarn_op *op, int64_t result)
