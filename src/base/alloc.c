@@ -38,10 +38,11 @@ void *tarn_malloc(size_t n)
 
 void *tarn_calloc(size_t count, size_t size)
 {
-    if (seam_fails()) {
+    size_t n;
+    if (seam_fails() || __builtin_mul_overflow(count, size, &n)) {
         return NULL;
     }
-    return count > 0 && size > 0 ? calloc(count, size) : calloc(1, 1);
+    return calloc(1, n > 0 ? n : 1);
 }
 
 void *tarn_realloc(void *p, size_t n)

@@ -195,8 +195,10 @@ void tarn_md5_update_many(tarn_md5_job *jobs, size_t n)
         run_lanes(jobs, n, &sets.narrow, LANES_PAY);
     }
     for (size_t i = 0; i < n; i++) {
-        tarn_md5_update(jobs[i].state, jobs[i].p, jobs[i].n);
-        jobs[i].p += jobs[i].n;
-        jobs[i].n = 0;
+        if (jobs[i].n > 0) {
+            tarn_md5_update(jobs[i].state, jobs[i].p, jobs[i].n);
+            jobs[i].p += jobs[i].n;
+            jobs[i].n = 0;
+        }
     }
 }
