@@ -81,7 +81,7 @@ bool tarn_str_split(tarn_str s, char sep, tarn_str *head, tarn_str *rest);
 bool tarn_str_utf8_valid(tarn_str s); /* RFC 3629: no overlongs, no surrogates, ≤ U+10FFFF */
 /* Whole slice must be digits (no sign, no blank), 1 to 20 of them; false on overflow. */
 bool tarn_str_to_u64(tarn_str s, uint64_t *out);
-bool tarn_str_to_i64(tarn_str s, int64_t *out); /* optional leading '-' */
+bool tarn_str_to_i64(tarn_str s, int64_t *out);  /* optional leading '-' */
 bool tarn_hex_to_u64(tarn_str s, uint64_t *out); /* 1 to 16 hex digits */
 
 /* ------------------------------------------------------------------ allocation seam */
@@ -101,9 +101,9 @@ uint64_t tarn_alloc_count(void);
 /* ------------------------------------------------------------------ arena */
 /* A bump allocator with a hard maximum; one per request. Not thread-safe. */
 typedef struct tarn_arena tarn_arena;
-tarn_arena *tarn_arena_new(size_t max_bytes); /* NULL when out of memory */
-void tarn_arena_free(tarn_arena *a);          /* NULL is fine */
-void tarn_arena_reset(tarn_arena *a);         /* keeps the first block */
+tarn_arena *tarn_arena_new(size_t max_bytes);     /* NULL when out of memory */
+void tarn_arena_free(tarn_arena *a);              /* NULL is fine */
+void tarn_arena_reset(tarn_arena *a);             /* keeps the first block */
 void *tarn_arena_alloc(tarn_arena *a, size_t n);  /* 16-byte aligned, uninitialised; NULL past the maximum */
 void *tarn_arena_zalloc(tarn_arena *a, size_t n); /* zeroed */
 size_t tarn_arena_used(const tarn_arena *a);
@@ -130,7 +130,7 @@ typedef struct tarn_sb {
     bool failed;
     bool fixed; /* p belongs to the caller: never grown */
 } tarn_sb;
-void tarn_sb_init(tarn_sb *b, size_t max_bytes);                /* heap, grows */
+void tarn_sb_init(tarn_sb *b, size_t max_bytes);                  /* heap, grows */
 void tarn_sb_init_fixed(tarn_sb *b, char *mem, size_t mem_bytes); /* the caller's memory */
 void tarn_sb_free(tarn_sb *b);
 void tarn_sb_reset(tarn_sb *b);
@@ -140,11 +140,12 @@ void tarn_sb_char(tarn_sb *b, char c);
 void tarn_sb_bytes(tarn_sb *b, const void *p, size_t n);
 void tarn_sb_u64(tarn_sb *b, uint64_t v);
 void tarn_sb_i64(tarn_sb *b, int64_t v);
-void tarn_sb_hex(tarn_sb *b, const void *p, size_t n);  /* lower case */
+void tarn_sb_hex(tarn_sb *b, const void *p, size_t n); /* lower case */
 void tarn_sb_fmt(tarn_sb *b, const char *fmt, ...) TARN_PRINTF(2, 3);
 void tarn_sb_vfmt(tarn_sb *b, const char *fmt, va_list ap) TARN_PRINTF(2, 0);
-char *tarn_sb_reserve(tarn_sb *b, size_t n); /* room for n more bytes, or NULL (and failed) */
-tarn_str tarn_sb_view(const tarn_sb *b);     /* empty when failed */
+/* Room for n more bytes, or NULL (and failed). The caller fills all of it and adds n to b->n; the NUL behind is set already. */
+char *tarn_sb_reserve(tarn_sb *b, size_t n);
+tarn_str tarn_sb_view(const tarn_sb *b); /* empty when failed */
 /* Little-endian fixed integers and length-prefixed strings: what every packed record is made of. */
 void tarn_sb_le16(tarn_sb *b, uint16_t v);
 void tarn_sb_le32(tarn_sb *b, uint32_t v);
@@ -179,14 +180,14 @@ void tarn_sb_urlencode(tarn_sb *b, tarn_str s, bool keep_slash);
 bool tarn_urldecode(tarn_arena *a, tarn_str s, bool plus_is_blank, tarn_str *out);
 
 /* ------------------------------------------------------------------ clock and random seams */
-int64_t tarn_now_ms(void);      /* wall clock, ms since 1970 */
-uint64_t tarn_mono_ns(void);    /* monotonic */
+int64_t tarn_now_ms(void);           /* wall clock, ms since 1970 */
+uint64_t tarn_mono_ns(void);         /* monotonic */
 void tarn_random(void *p, size_t n); /* cryptographic, unless a test has seeded it */
 uint64_t tarn_random_u64(void);
-void tarn_clock_fake(bool on, int64_t now_ms);      /* tests and simulation: fixed clock, moved by hand */
+void tarn_clock_fake(bool on, int64_t now_ms); /* tests and simulation: fixed clock, moved by hand */
 void tarn_clock_advance(uint64_t ns);
-void tarn_random_seed(uint64_t seed);               /* tests and simulation; 0 = back to the system's */
-void tarn_uuid4(char out[37]);                      /* lower case, NUL-terminated */
+void tarn_random_seed(uint64_t seed); /* tests and simulation; 0 = back to the system's */
+void tarn_uuid4(char out[37]);        /* lower case, NUL-terminated */
 void tarn_uuid7(char out[37]);
 /* Time texts, UTC. */
 void tarn_sb_iso8601_ms(tarn_sb *b, int64_t ms);    /* 2026-01-02T03:04:05.678Z */

@@ -78,7 +78,8 @@ typedef struct tarn_md5_job {
 #define TARN_MD5_LANES_MAX 16
 void tarn_md5_init(tarn_md5_state *s);
 void tarn_md5_update(tarn_md5_state *s, const void *p, size_t n);
-void tarn_md5_update_many(tarn_md5_job *jobs, size_t n); /* any n; different states */
+/* Any n; different states. A job is used up: afterwards its n is 0. Two streams together are faster already than one by one. */
+void tarn_md5_update_many(tarn_md5_job *jobs, size_t n);
 void tarn_md5_final(const tarn_md5_state *s, uint8_t out[TARN_MD5_BYTES]);
 size_t tarn_md5_lanes(void); /* 16, 8 or 1: how many streams this machine hashes at once */
 
