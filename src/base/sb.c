@@ -50,7 +50,7 @@ void tarn_sb_reset(tarn_sb *b)
     }
 }
 
-/* Makes cap ≥ n + need + 1. */
+/* Makes cap ≥ n + need + 1, which it isn't yet. */
 static bool grow(tarn_sb *b, size_t need)
 {
     if (b->failed) {
@@ -61,9 +61,6 @@ static bool grow(tarn_sb *b, size_t need)
         return false;
     }
     size_t want = b->n + need + 1;
-    if (want <= b->cap) {
-        return true;
-    }
     TARN_ASSERT(!b->fixed); /* a fixed builder's max is its cap - 1 */
     size_t cap = b->cap > 0 ? b->cap : SB_FIRST_BYTES;
     while (cap < want) {

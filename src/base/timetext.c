@@ -61,15 +61,13 @@ static civil civil_of(int64_t ms)
     int64_t since = clamped - MS_MIN; /* ≥ 0, so / and % need no care for signs */
     int days = (int)(since / MS_PER_DAY);
     int in_day = (int)(since % MS_PER_DAY);
-    /* The mean length of a year puts the guess at most one year off. */
+    /* By the mean length of a year: leap days never run a whole day ahead of the mean, so the guess is right or one year short. */
     int year = (int)((int64_t)days * 400 / DAYS_PER_400_YEARS) + 1;
-    while (days_before_year(year) > days) {
-        year--;
-    }
     while (days_before_year(year + 1) <= days) {
         year++;
     }
     int left = days - days_before_year(year);
+    TARN_ASSERT(left >= 0);
     int month = 1;
     while (left >= days_in_month(year, month)) {
         left -= days_in_month(year, month);
