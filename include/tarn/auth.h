@@ -30,8 +30,8 @@
 /* ------------------------------------------------------------------ what a request looks like to auth */
 typedef struct tarn_auth_view {
     tarn_str method;
-    tarn_str raw_path;  /* as on the wire, before '?' */
-    tarn_str raw_query; /* after '?', without it; p == NULL when there was no '?' */
+    tarn_str raw_path;        /* as on the wire, before '?' */
+    tarn_str raw_query;       /* after '?', without it; p == NULL when there was no '?' */
     const tarn_pair *headers; /* in wire order; names as sent, values trimmed */
     size_t headers_n;
     tarn_str bucket_host; /* unused by verification; for logs */
@@ -55,8 +55,8 @@ typedef enum tarn_auth_mode {
 } tarn_auth_mode;
 
 typedef enum tarn_payload_mode {
-    TARN_PAYLOAD_NONE_GIVEN,            /* catalog only: hash the body, then tarn_auth_finish_body */
-    TARN_PAYLOAD_SHA256,                /* body must hash to expect_sha256 */
+    TARN_PAYLOAD_NONE_GIVEN, /* catalog only: hash the body, then tarn_auth_finish_body */
+    TARN_PAYLOAD_SHA256,     /* body must hash to expect_sha256 */
     TARN_PAYLOAD_UNSIGNED,
     TARN_PAYLOAD_SIGNED_CHUNKS,         /* STREAMING-AWS4-HMAC-SHA256-PAYLOAD */
     TARN_PAYLOAD_SIGNED_CHUNKS_TRAILER, /* …-PAYLOAD-TRAILER */
@@ -65,10 +65,10 @@ typedef enum tarn_payload_mode {
 
 typedef struct tarn_identity {
     bool anonymous;
-    bool root;           /* may do everything; explicit bucket-policy denies still hold, except on the policy itself */
-    tarn_str access_key; /* empty when anonymous */
-    tarn_str name;       /* what owner and principal fields show */
-    tarn_str canonical_id; /* 64 hex digits, derived from the access key: Owner.ID */
+    bool root;                        /* may do everything; explicit bucket-policy denies still hold, except on the policy itself */
+    tarn_str access_key;              /* empty when anonymous */
+    tarn_str name;                    /* what owner and principal fields show */
+    tarn_str canonical_id;            /* 64 hex digits, derived from the access key: Owner.ID */
     const struct tarn_policy *policy; /* the user's own policy, NULL = none (root needs none) */
 } tarn_identity;
 
@@ -89,13 +89,13 @@ typedef struct tarn_auth_result {
     uint8_t expect_sha256[TARN_SHA256_BYTES]; /* PAYLOAD_SHA256 */
     uint64_t decoded_length;                  /* chunked modes: x-amz-decoded-content-length */
     bool has_decoded_length;
-    tarn_str trailer_names;                   /* chunked modes: x-amz-trailer */
-    tarn_str region, service, amz_date;       /* of the credential scope */
+    tarn_str trailer_names;             /* chunked modes: x-amz-trailer */
+    tarn_str region, service, amz_date; /* of the credential scope */
     tarn_str access_key;
-    int64_t signed_ms;                        /* time of the signature */
-    uint64_t presign_expires_s;               /* V4_QUERY */
-    uint8_t signing_key[TARN_SHA256_BYTES];   /* for chunk chains; wiped by tarn_auth_result_wipe */
-    char seed_signature[65];                  /* hex */
+    int64_t signed_ms;                      /* time of the signature */
+    uint64_t presign_expires_s;             /* V4_QUERY */
+    uint8_t signing_key[TARN_SHA256_BYTES]; /* for chunk chains; wiped by tarn_auth_result_wipe */
+    char seed_signature[65];                /* hex */
     /* catalog without a payload hash: what tarn_auth_finish_body needs */
     struct tarn_auth_deferred *deferred;
 } tarn_auth_result;
@@ -104,8 +104,8 @@ typedef struct tarn_auth tarn_auth;
 typedef struct tarn_auth_options {
     tarn_str root_access_key;
     tarn_str root_secret_key;
-    tarn_str region;      /* "" or "us-east-1"…: S3 signatures must name it; "" accepts any */
-    bool sigv2_query;     /* TARN_SIGV2 != off */
+    tarn_str region;          /* "" or "us-east-1"…: S3 signatures must name it; "" accepts any */
+    bool sigv2_query;         /* TARN_SIGV2 != off */
     const uint8_t *token_key; /* 32 bytes: signs bearer tokens; kept with the deployment. NULL: a random one for this process */
     /* Further users, access key → secret key; NULL, 0 when there are none. They have no policy of their own: they may create
      * and list buckets, do everything in a bucket they own, and elsewhere what bucket policies allow. */
@@ -170,7 +170,8 @@ bool tarn_post_policy_range(tarn_str policy_json, uint64_t *min_bytes, uint64_t 
 
 /* Bearer tokens for the catalog: signed (HMAC), expiring, bound to an access key. */
 #define TARN_TOKEN_LIFE_S_DEFAULT 3600
-tarn_err tarn_token_issue(tarn_auth *a, tarn_str access_key, tarn_str secret_key, int64_t now_ms, uint64_t life_s, tarn_arena *arena, tarn_str *out);
+tarn_err tarn_token_issue(tarn_auth *a, tarn_str access_key, tarn_str secret_key, int64_t now_ms, uint64_t life_s, tarn_arena *arena,
+                          tarn_str *out);
 tarn_err tarn_token_verify(tarn_auth *a, tarn_str token, int64_t now_ms, tarn_identity *out);
 
 /* ------------------------------------------------------------------ policies */
@@ -181,14 +182,15 @@ tarn_err tarn_token_verify(tarn_auth *a, tarn_str token, int64_t now_ms, tarn_id
 typedef struct tarn_policy tarn_policy;
 /* kind: a bucket policy must have principals and resources of this bucket; an identity policy must not have principals. */
 typedef enum tarn_policy_kind { TARN_POLICY_BUCKET, TARN_POLICY_IDENTITY } tarn_policy_kind;
-tarn_err tarn_policy_parse(tarn_policy_kind kind, tarn_str json, tarn_str bucket, tarn_policy **out, tarn_arena *arena, tarn_err_detail *detail);
+tarn_err tarn_policy_parse(tarn_policy_kind kind, tarn_str json, tarn_str bucket, tarn_policy **out, tarn_arena *arena,
+                           tarn_err_detail *detail);
 tarn_policy *tarn_policy_ref(const tarn_policy *p);
 void tarn_policy_unref(tarn_policy *p);
 bool tarn_policy_is_public(const tarn_policy *p); /* GetBucketPolicyStatus */
 
 typedef struct tarn_policy_request {
-    const char *action;  /* "s3:GetObject" */
-    tarn_str resource;   /* "arn:aws:s3:::bucket/key" */
+    const char *action; /* "s3:GetObject" */
+    tarn_str resource;  /* "arn:aws:s3:::bucket/key" */
     const tarn_identity *identity;
     const tarn_pair *conditions; /* keys in lower case ("aws:sourceip", "s3:prefix"), server-derived only */
     size_t conditions_n;

@@ -15,14 +15,14 @@
 #include "tarn/io.h"
 
 /* ------------------------------------------------------------------ limits */
-#define TARN_HTTP_HEAD_BYTES_MAX (32 * 1024)     /* request line and headers: past it 431 (400 RequestHeaderSectionTooLarge for S3) */
+#define TARN_HTTP_HEAD_BYTES_MAX (32 * 1024) /* request line and headers: past it 431 (400 RequestHeaderSectionTooLarge for S3) */
 #define TARN_HTTP_HEADERS_MAX 200
 #define TARN_HTTP_TARGET_BYTES_MAX (16 * 1024)
 #define TARN_HTTP_ARENA_BYTES_MAX (32u * 1024 * 1024) /* per request */
-#define TARN_HTTP_HEAD_TIMEOUT_MS 30000          /* from the first byte of a head to its end */
-#define TARN_HTTP_IDLE_TIMEOUT_MS 120000         /* between requests */
-#define TARN_HTTP_BODY_TIMEOUT_MS 60000          /* without a single byte of body, either way */
-#define TARN_HTTP_DRAIN_BYTES_MAX (256 * 1024)   /* of a body nobody read, before the connection is closed instead */
+#define TARN_HTTP_HEAD_TIMEOUT_MS 30000               /* from the first byte of a head to its end */
+#define TARN_HTTP_IDLE_TIMEOUT_MS 120000              /* between requests */
+#define TARN_HTTP_BODY_TIMEOUT_MS 60000               /* without a single byte of body, either way */
+#define TARN_HTTP_DRAIN_BYTES_MAX (256 * 1024)        /* of a body nobody read, before the connection is closed instead */
 
 typedef struct tarn_req tarn_req;
 typedef struct tarn_http tarn_http; /* the server's side: one per loop */
@@ -52,10 +52,10 @@ const tarn_auth_view *tarn_req_view(const tarn_req *r); /* method, raw path and 
 tarn_str tarn_req_method(const tarn_req *r);
 bool tarn_req_is_head(const tarn_req *r);
 tarn_str tarn_req_header(const tarn_req *r, const char *name); /* first value, or {NULL,0} */
-const char *tarn_req_id(const tarn_req *r);      /* 16 upper-case hex digits: x-amz-request-id */
+const char *tarn_req_id(const tarn_req *r);                    /* 16 upper-case hex digits: x-amz-request-id */
 const tarn_addr *tarn_req_peer(const tarn_req *r);
 bool tarn_req_tls(const tarn_req *r);
-int64_t tarn_req_time_ms(const tarn_req *r);     /* wall clock when the head was complete */
+int64_t tarn_req_time_ms(const tarn_req *r); /* wall clock when the head was complete */
 /* For the access log: set by the API once they are known. Short fixed texts. */
 void tarn_req_set_operation(tarn_req *r, const char *name);
 void tarn_req_set_identity(tarn_req *r, tarn_str access_key);

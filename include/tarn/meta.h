@@ -20,14 +20,14 @@
 #define TARN_KEY_BYTES_MAX 1024
 #define TARN_BUCKET_NAME_BYTES_MAX 63
 #define TARN_BUCKET_CONFIG_BYTES_MAX (1024 * 1024)
-#define TARN_ATTRS_BYTES_MAX (64 * 1024)  /* packed attributes of an object */
+#define TARN_ATTRS_BYTES_MAX (64 * 1024) /* packed attributes of an object */
 #define TARN_LAYOUT_BYTES_MAX (8u * 1024 * 1024)
 #define TARN_INLINE_BYTES_MAX (1024 * 1024) /* what a row of inline data may hold at the most */
 #define TARN_PARTS_MAX 10000
 #define TARN_NS_LEVELS_MAX 32
 #define TARN_NS_PATH_BYTES_MAX 1024
 #define TARN_CATALOG_NAME_BYTES_MAX 255
-#define TARN_META_DRIVES_MAX 128 /* copies of the database */
+#define TARN_META_DRIVES_MAX 128  /* copies of the database */
 #define TARN_META_QUEUE_MAX 65536 /* transactions waiting for the committer; past it SLOW_DOWN */
 
 /* ------------------------------------------------------------------ life */
@@ -77,33 +77,33 @@ typedef enum tarn_versioning { TARN_VERSIONING_OFF, TARN_VERSIONING_ENABLED, TAR
 typedef struct tarn_bucket_row {
     uint64_t id;
     tarn_str name;
-    tarn_str owner;      /* access key */
+    tarn_str owner; /* access key */
     int64_t created_ms;
     tarn_versioning versioning;
-    bool object_lock;    /* enabled at creation or later; implies versioning */
-    bool warehouse;      /* registered with the catalog */
+    bool object_lock; /* enabled at creation or later; implies versioning */
+    bool warehouse;   /* registered with the catalog */
     tarn_str warehouse_uuid;
     int64_t warehouse_created_ms;
     tarn_str warehouse_properties; /* JSON text, "" = none; written by the catalog */
-    uint64_t generation; /* changes with every change of the row or of its configuration: a key for caches */
+    uint64_t generation;           /* changes with every change of the row or of its configuration: a key for caches */
 } tarn_bucket_row;
 typedef enum tarn_bucket_config { /* numbers are on disk */
-    TARN_BC_POLICY = 1,
-    TARN_BC_LIFECYCLE = 2,
-    TARN_BC_TAGGING = 3,
-    TARN_BC_CORS = 4,
-    TARN_BC_ENCRYPTION = 5,
-    TARN_BC_OBJECT_LOCK = 6,
-    TARN_BC_OWNERSHIP = 7,
-    TARN_BC_PUBLIC_ACCESS_BLOCK = 8,
-    TARN_BC_NOTIFICATION = 9,
-    TARN_BC_LOGGING = 10,
-    TARN_BC_WEBSITE = 11,
-    TARN_BC_REPLICATION = 12,
-    TARN_BC_ACCELERATE = 13,
-    TARN_BC_REQUEST_PAYMENT = 14,
-    TARN_BC_ACL = 15,
-    TARN_BC_LOCATION = 16
+                                  TARN_BC_POLICY = 1,
+                                  TARN_BC_LIFECYCLE = 2,
+                                  TARN_BC_TAGGING = 3,
+                                  TARN_BC_CORS = 4,
+                                  TARN_BC_ENCRYPTION = 5,
+                                  TARN_BC_OBJECT_LOCK = 6,
+                                  TARN_BC_OWNERSHIP = 7,
+                                  TARN_BC_PUBLIC_ACCESS_BLOCK = 8,
+                                  TARN_BC_NOTIFICATION = 9,
+                                  TARN_BC_LOGGING = 10,
+                                  TARN_BC_WEBSITE = 11,
+                                  TARN_BC_REPLICATION = 12,
+                                  TARN_BC_ACCELERATE = 13,
+                                  TARN_BC_REQUEST_PAYMENT = 14,
+                                  TARN_BC_ACL = 15,
+                                  TARN_BC_LOCATION = 16
 } tarn_bucket_config;
 tarn_err tarn_meta_bucket_get(tarn_meta *m, tarn_meta_tx *tx, tarn_str name, tarn_arena *a, tarn_bucket_row *out); /* NO_SUCH_BUCKET */
 tarn_err tarn_meta_bucket_get_id(tarn_meta *m, tarn_meta_tx *tx, uint64_t id, tarn_arena *a, tarn_bucket_row *out);
@@ -115,7 +115,8 @@ tarn_err tarn_meta_bucket_create(tarn_meta_tx *tx, tarn_bucket_row *row);
 tarn_err tarn_meta_bucket_update(tarn_meta_tx *tx, const tarn_bucket_row *row); /* everything but id, name, created */
 /* BUCKET_NOT_EMPTY while it has an object version, delete marker, upload, namespace or table. */
 tarn_err tarn_meta_bucket_delete(tarn_meta_tx *tx, uint64_t bucket_id);
-tarn_err tarn_meta_bucket_config_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t bucket_id, tarn_bucket_config kind, tarn_arena *a, tarn_str *out); /* NOT_FOUND */
+tarn_err tarn_meta_bucket_config_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t bucket_id, tarn_bucket_config kind, tarn_arena *a,
+                                     tarn_str *out); /* NOT_FOUND */
 tarn_err tarn_meta_bucket_config_put(tarn_meta_tx *tx, uint64_t bucket_id, tarn_bucket_config kind, tarn_str body);
 tarn_err tarn_meta_bucket_config_delete(tarn_meta_tx *tx, uint64_t bucket_id, tarn_bucket_config kind); /* fine when absent */
 
@@ -133,16 +134,16 @@ typedef struct tarn_version_row {
     uint64_t nonce;
     bool null_version;
     bool delete_marker;
-    bool current;          /* out only */
+    bool current; /* out only */
     uint64_t size;
     int64_t mtime_ms;
-    tarn_str etag;         /* text without quotes: 32 hex digits, or …-N */
-    uint64_t data_id;      /* 0: no data outside the row (empty object, delete marker) */
-    uint32_t parts_n;      /* rows of the part table under data_id; 0: not made by multipart, layout is in this row */
-    bool inline_data;      /* the bytes are in the inline table under data_id */
-    tarn_str layout;       /* packed by the object module: where the shards are and their checksums */
-    tarn_str attrs;        /* packed by the object module: content type, user metadata, checksums, … */
-    tarn_str tags;         /* packed; "" = none */
+    tarn_str etag;    /* text without quotes: 32 hex digits, or …-N */
+    uint64_t data_id; /* 0: no data outside the row (empty object, delete marker) */
+    uint32_t parts_n; /* rows of the part table under data_id; 0: not made by multipart, layout is in this row */
+    bool inline_data; /* the bytes are in the inline table under data_id */
+    tarn_str layout;  /* packed by the object module: where the shards are and their checksums */
+    tarn_str attrs;   /* packed by the object module: content type, user metadata, checksums, … */
+    tarn_str tags;    /* packed; "" = none */
     uint32_t tags_n;
     tarn_retention retention;
     int64_t retain_until_ms;
@@ -151,8 +152,8 @@ typedef struct tarn_version_row {
 /* The current version (which may be a delete marker): NO_SUCH_KEY when the key has none. */
 tarn_err tarn_meta_object_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t bucket_id, tarn_str key, tarn_arena *a, tarn_version_row *out);
 /* A version by seq (nonce must match), or the null version: NO_SUCH_VERSION. */
-tarn_err tarn_meta_version_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t bucket_id, tarn_str key, bool null_version, uint64_t seq, uint64_t nonce,
-                               tarn_arena *a, tarn_version_row *out);
+tarn_err tarn_meta_version_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t bucket_id, tarn_str key, bool null_version, uint64_t seq,
+                               uint64_t nonce, tarn_arena *a, tarn_version_row *out);
 /* Inserts row as the current version: the one that was current (if any) becomes noncurrent. row->seq must be new. */
 tarn_err tarn_meta_version_insert(tarn_meta_tx *tx, const tarn_version_row *row);
 /* Replaces the current row in place of the one that is there (which the caller has read and whose data it frees): the
@@ -192,17 +193,18 @@ tarn_err tarn_meta_inline_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t data_id, 
 tarn_err tarn_meta_inline_delete(tarn_meta_tx *tx, uint64_t data_id);
 
 typedef struct tarn_part_row {
-    uint64_t data_id;   /* the upload's, later the object's */
-    uint32_t number;    /* 1 … TARN_PARTS_MAX */
+    uint64_t data_id; /* the upload's, later the object's */
+    uint32_t number;  /* 1 … TARN_PARTS_MAX */
     uint64_t size;
     int64_t mtime_ms;
     tarn_str etag;
-    tarn_str attrs;     /* packed: the part's checksums */
+    tarn_str attrs; /* packed: the part's checksums */
     tarn_str layout;
-    uint64_t blob_id;   /* != 0: the part's bytes are inline under this data id */
+    uint64_t blob_id; /* != 0: the part's bytes are inline under this data id */
 } tarn_part_row;
 tarn_err tarn_meta_part_put(tarn_meta_tx *tx, const tarn_part_row *row); /* replaces; the caller frees the old one's data */
-tarn_err tarn_meta_part_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t data_id, uint32_t number, tarn_arena *a, tarn_part_row *out); /* INVALID_PART */
+tarn_err tarn_meta_part_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t data_id, uint32_t number, tarn_arena *a,
+                            tarn_part_row *out); /* INVALID_PART */
 tarn_err tarn_meta_part_delete(tarn_meta_tx *tx, uint64_t data_id, uint32_t number);
 /* In the order of numbers, from the first number > after. columns_all false: without layout. */
 tarn_err tarn_meta_part_list(tarn_meta *m, tarn_meta_tx *tx, uint64_t data_id, uint32_t after, bool columns_all,
@@ -211,15 +213,15 @@ tarn_err tarn_meta_part_list(tarn_meta *m, tarn_meta_tx *tx, uint64_t data_id, u
 typedef struct tarn_upload_row {
     uint64_t bucket_id;
     tarn_str key;
-    uint64_t upload_id;  /* = the data id of its parts; on the wire with `nonce`, 32 hex digits */
+    uint64_t upload_id; /* = the data id of its parts; on the wire with `nonce`, 32 hex digits */
     uint64_t nonce;
     int64_t initiated_ms;
     tarn_str owner;
-    tarn_str attrs;      /* packed: what CreateMultipartUpload said */
+    tarn_str attrs; /* packed: what CreateMultipartUpload said */
 } tarn_upload_row;
 tarn_err tarn_meta_upload_create(tarn_meta_tx *tx, const tarn_upload_row *row);
-tarn_err tarn_meta_upload_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t bucket_id, tarn_str key, uint64_t upload_id, uint64_t nonce, tarn_arena *a,
-                              tarn_upload_row *out); /* NO_SUCH_UPLOAD */
+tarn_err tarn_meta_upload_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t bucket_id, tarn_str key, uint64_t upload_id, uint64_t nonce,
+                              tarn_arena *a, tarn_upload_row *out);                         /* NO_SUCH_UPLOAD */
 tarn_err tarn_meta_upload_delete(tarn_meta_tx *tx, uint64_t bucket_id, uint64_t upload_id); /* leaves the parts */
 /* By key, then by upload id; from the first (key, id) > (after_key, after_id). */
 tarn_err tarn_meta_upload_list(tarn_meta *m, uint64_t bucket_id, tarn_str prefix, tarn_str after_key, uint64_t after_id,
@@ -227,10 +229,10 @@ tarn_err tarn_meta_upload_list(tarn_meta *m, uint64_t bucket_id, tarn_str prefix
 
 /* Data that nothing refers to any more: written in the transaction that dropped the reference, freed later. */
 typedef struct tarn_garbage_row {
-    uint64_t id;        /* set by put */
+    uint64_t id; /* set by put */
     int64_t since_ms;
-    uint64_t data_id;   /* its inline bytes and part rows go too */
-    tarn_str layout;    /* shards to free; "" = none in the row */
+    uint64_t data_id; /* its inline bytes and part rows go too */
+    tarn_str layout;  /* shards to free; "" = none in the row */
 } tarn_garbage_row;
 tarn_err tarn_meta_garbage_put(tarn_meta_tx *tx, tarn_garbage_row *row);
 tarn_err tarn_meta_garbage_list(tarn_meta *m, uint64_t after_id, bool (*fn)(void *ctx, const tarn_garbage_row *row), void *ctx);
@@ -250,7 +252,6 @@ tarn_err tarn_meta_repair_put(tarn_meta_tx *tx, tarn_repair_row *row); /* one ro
 tarn_err tarn_meta_repair_list(tarn_meta *m, uint64_t after_id, bool (*fn)(void *ctx, const tarn_repair_row *row), void *ctx);
 tarn_err tarn_meta_repair_delete(tarn_meta_tx *tx, uint64_t id);
 
-
 /* ------------------------------------------------------------------ the catalog */
 /* A namespace path is its levels joined by 0x1F. Tables and views share one name space. */
 typedef struct tarn_ns_row {
@@ -260,13 +261,16 @@ typedef struct tarn_ns_row {
     tarn_str properties; /* JSON object text */
     int64_t created_ms;
 } tarn_ns_row;
-tarn_err tarn_meta_ns_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t bucket_id, tarn_str path, tarn_arena *a, tarn_ns_row *out); /* ICE_NO_NAMESPACE */
-tarn_err tarn_meta_ns_create(tarn_meta_tx *tx, tarn_ns_row *row); /* ICE_ALREADY_EXISTS; the parent must exist: ICE_NO_NAMESPACE */
+tarn_err tarn_meta_ns_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t bucket_id, tarn_str path, tarn_arena *a,
+                          tarn_ns_row *out);                            /* ICE_NO_NAMESPACE */
+tarn_err tarn_meta_ns_create(tarn_meta_tx *tx, tarn_ns_row *row);       /* ICE_ALREADY_EXISTS; the parent must exist: ICE_NO_NAMESPACE */
 tarn_err tarn_meta_ns_update(tarn_meta_tx *tx, const tarn_ns_row *row); /* properties */
 tarn_err tarn_meta_ns_delete(tarn_meta_tx *tx, uint64_t bucket_id, uint64_t ns_id); /* ICE_NOT_EMPTY */
 /* Direct children of parent ("" = top level), by name, from the first path > after ("" = all). */
-tarn_err tarn_meta_ns_list(tarn_meta *m, uint64_t bucket_id, tarn_str parent, tarn_str after, bool (*fn)(void *ctx, const tarn_ns_row *row), void *ctx);
-tarn_err tarn_meta_ns_count(tarn_meta *m, tarn_meta_tx *tx, uint64_t bucket_id, uint64_t ns_id, uint64_t *tables, uint64_t *views, uint64_t *children);
+tarn_err tarn_meta_ns_list(tarn_meta *m, uint64_t bucket_id, tarn_str parent, tarn_str after, bool (*fn)(void *ctx, const tarn_ns_row *row),
+                           void *ctx);
+tarn_err tarn_meta_ns_count(tarn_meta *m, tarn_meta_tx *tx, uint64_t bucket_id, uint64_t ns_id, uint64_t *tables, uint64_t *views,
+                            uint64_t *children);
 
 typedef enum tarn_entity_kind { TARN_ENTITY_TABLE = 1, TARN_ENTITY_VIEW = 2 } tarn_entity_kind; /* on disk */
 typedef struct tarn_entity_row {
@@ -275,14 +279,15 @@ typedef struct tarn_entity_row {
     uint64_t ns_id;
     tarn_str name;
     tarn_entity_kind kind;
-    tarn_str uuid;      /* the table's or view's uuid */
+    tarn_str uuid; /* the table's or view's uuid */
     tarn_str location;
-    tarn_str pointer;   /* metadata location, s3://bucket/key */
-    uint64_t version;   /* +1 with every swap */
+    tarn_str pointer; /* metadata location, s3://bucket/key */
+    uint64_t version; /* +1 with every swap */
     int64_t created_ms, updated_ms;
 } tarn_entity_row;
 /* By namespace path and name: ICE_NO_TABLE (also when the namespace is missing). Both kinds are found; look at row->kind. */
-tarn_err tarn_meta_entity_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t bucket_id, tarn_str ns_path, tarn_str name, tarn_arena *a, tarn_entity_row *out);
+tarn_err tarn_meta_entity_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t bucket_id, tarn_str ns_path, tarn_str name, tarn_arena *a,
+                              tarn_entity_row *out);
 tarn_err tarn_meta_entity_create(tarn_meta_tx *tx, tarn_entity_row *row); /* ICE_ALREADY_EXISTS: *row then holds the kind that is there */
 /* Compare and swap: the pointer becomes row->pointer where version still is expect_version; else ICE_COMMIT_FAILED (a lost
  * race) or ICE_NO_TABLE. location and uuid are set from the row too; row->version is set to the new one. */

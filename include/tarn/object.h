@@ -12,17 +12,17 @@
 #include "tarn/meta.h"
 
 /* ------------------------------------------------------------------ limits */
-#define TARN_BLOCK_BYTES (1024 * 1024)               /* a stripe's data */
+#define TARN_BLOCK_BYTES (1024 * 1024) /* a stripe's data */
 #define TARN_SET_DRIVES_MAX 16
 #define TARN_SETS_MAX 8
-#define TARN_OBJECT_BYTES_MAX (5ull << 40)           /* 5 TiB */
-#define TARN_PUT_BYTES_MAX (5ull << 30)              /* 5 GiB: one PUT or part */
-#define TARN_PART_BYTES_MIN (5ull << 20)             /* every part but the last */
-#define TARN_PUT_BLOCKS_MAX 4                        /* blocks in flight per upload */
-#define TARN_GET_BLOCKS_MAX 3                        /* read ahead per download */
+#define TARN_OBJECT_BYTES_MAX (5ull << 40) /* 5 TiB */
+#define TARN_PUT_BYTES_MAX (5ull << 30)    /* 5 GiB: one PUT or part */
+#define TARN_PART_BYTES_MIN (5ull << 20)   /* every part but the last */
+#define TARN_PUT_BLOCKS_MAX 4              /* blocks in flight per upload */
+#define TARN_GET_BLOCKS_MAX 3              /* read ahead per download */
 #define TARN_USER_META_BYTES_MAX 2048
 #define TARN_OBJECT_TAGS_MAX 10
-#define TARN_GARBAGE_AGE_MS (3600 * 1000)            /* unreferenced files are swept when older */
+#define TARN_GARBAGE_AGE_MS (3600 * 1000) /* unreferenced files are swept when older */
 
 /* ------------------------------------------------------------------ store */
 typedef struct tarn_store tarn_store;
@@ -33,7 +33,7 @@ typedef enum tarn_drive_state {
     TARN_DRIVE_FOREIGN,   /* of another deployment */
     TARN_DRIVE_MISPLACED, /* of this deployment, at another position */
     TARN_DRIVE_READ_ONLY,
-    TARN_DRIVE_FAILED     /* taken out after an error */
+    TARN_DRIVE_FAILED /* taken out after an error */
 } tarn_drive_state;
 typedef struct tarn_drive_info {
     const char *path;
@@ -46,10 +46,10 @@ typedef struct tarn_store_options {
     tarn_fs *fs;
     const char *const *drives; /* paths in order; a multiple of the set's size */
     size_t drives_n;
-    size_t set_drives;         /* 0: chosen: the largest divisor of drives_n that is ≤ 16 */
-    uint64_t inline_bytes_max; /* 0: the measured default */
+    size_t set_drives;                 /* 0: chosen: the largest divisor of drives_n that is ≤ 16 */
+    uint64_t inline_bytes_max;         /* 0: the measured default */
     uint64_t segment_object_bytes_max; /* up to this size data goes to segment files; 0: default */
-    bool inline_committer;     /* see tarn_meta_options */
+    bool inline_committer;             /* see tarn_meta_options */
 } tarn_store_options;
 /*
  * Formats blank drives of a new deployment, recognises the rest (identity: deployment, set, position), opens the metadata.
@@ -64,7 +64,7 @@ tarn_meta *tarn_store_meta(tarn_store *s);
 size_t tarn_store_drives(tarn_store *s, tarn_drive_info *out, size_t max); /* returns how many there are */
 void tarn_store_code(const tarn_store *s, unsigned *data, unsigned *parity, unsigned *sets);
 const char *tarn_store_deployment_id(const tarn_store *s); /* uuid */
-bool tarn_store_writable(tarn_store *s); /* write quorum in every set */
+bool tarn_store_writable(tarn_store *s);                   /* write quorum in every set */
 bool tarn_store_readable(tarn_store *s);
 /* A small secret file that belongs to the deployment (mode 0600 on every drive): the random root credentials. */
 tarn_err tarn_store_secret_get(tarn_store *s, const char *name, tarn_arena *a, tarn_str *out); /* NOT_FOUND */
@@ -85,17 +85,17 @@ void tarn_upload_id_format(tarn_sb *b, uint64_t upload_id, uint64_t nonce);
 /* ------------------------------------------------------------------ attributes */
 typedef enum tarn_sum_type { TARN_SUM_FULL_OBJECT, TARN_SUM_COMPOSITE } tarn_sum_type;
 typedef struct tarn_checksum {
-    tarn_sum_kind kind;   /* NONE: no checksum */
+    tarn_sum_kind kind; /* NONE: no checksum */
     tarn_sum_type type;
     uint8_t value[TARN_DIGEST_BYTES_MAX];
-    uint32_t parts_n;     /* COMPOSITE: the N of "b64-N" */
+    uint32_t parts_n; /* COMPOSITE: the N of "b64-N" */
 } tarn_checksum;
 typedef struct tarn_attrs {
     tarn_str content_type, content_encoding, content_language, content_disposition, cache_control, expires, website_redirect, storage_class;
     const tarn_pair *user_meta; /* names in lower case without x-amz-meta- */
     size_t user_meta_n;
     tarn_checksum checksum;
-    tarn_str sse;               /* "AES256" when asked for; what is stored as an attribute only is never claimed as encryption */
+    tarn_str sse; /* "AES256" when asked for; what is stored as an attribute only is never claimed as encryption */
     /* uploads only: what CreateMultipartUpload fixed for the object to come */
     tarn_str tags;
     uint32_t tags_n;
@@ -103,7 +103,7 @@ typedef struct tarn_attrs {
     int64_t retain_until_ms;
     bool legal_hold;
 } tarn_attrs;
-tarn_err tarn_attrs_pack(const tarn_attrs *a, tarn_arena *arena, tarn_str *out);   /* LIMIT past TARN_ATTRS_BYTES_MAX */
+tarn_err tarn_attrs_pack(const tarn_attrs *a, tarn_arena *arena, tarn_str *out); /* LIMIT past TARN_ATTRS_BYTES_MAX */
 tarn_err tarn_attrs_unpack(tarn_str packed, tarn_arena *arena, tarn_attrs *out);
 /* Tags are packed as a list of pairs. */
 tarn_err tarn_tags_pack(const tarn_pair *tags, size_t n, tarn_arena *arena, tarn_str *out);
@@ -111,34 +111,34 @@ tarn_err tarn_tags_unpack(tarn_str packed, tarn_arena *arena, tarn_pair **out, s
 
 /* ------------------------------------------------------------------ conditions and results of a write */
 typedef struct tarn_put_conditions {
-    bool if_none_match_any;   /* If-None-Match: * → PRECONDITION_FAILED when a current version (no delete marker) is there */
-    tarn_str if_match;        /* ETag without quotes, or "*": NO_SUCH_KEY when absent, PRECONDITION_FAILED when it differs */
-    tarn_str if_none_match;   /* ETag that must not be the current one */
+    bool if_none_match_any; /* If-None-Match: * → PRECONDITION_FAILED when a current version (no delete marker) is there */
+    tarn_str if_match;      /* ETag without quotes, or "*": NO_SUCH_KEY when absent, PRECONDITION_FAILED when it differs */
+    tarn_str if_none_match; /* ETag that must not be the current one */
 } tarn_put_conditions;
 
 typedef struct tarn_put_spec {
     const tarn_bucket_row *bucket;
     tarn_str key;
-    tarn_attrs attrs;         /* .checksum.kind: which checksum to compute and store (NONE: CRC64NVME is computed) */
-    tarn_str tags;            /* packed */
+    tarn_attrs attrs; /* .checksum.kind: which checksum to compute and store (NONE: CRC64NVME is computed) */
+    tarn_str tags;    /* packed */
     uint32_t tags_n;
     tarn_retention retention;
     int64_t retain_until_ms;
     bool legal_hold;
     tarn_put_conditions conditions;
-    uint64_t size_hint;       /* UINT64_MAX when unknown */
+    uint64_t size_hint; /* UINT64_MAX when unknown */
     /* a part instead of an object: */
     bool is_part;
     uint64_t upload_id;
     uint32_t part_number;
     /* digests to verify; an error of finish leaves nothing behind */
-    const uint8_t *expect_md5;       /* Content-MD5, 16 bytes, or NULL: BAD_DIGEST */
-    const uint8_t *expect_sha256;    /* of the payload, or NULL: CONTENT_SHA256_MISMATCH */
-    tarn_str etag_override;          /* copies may keep an ETag; "" = MD5 */
+    const uint8_t *expect_md5;    /* Content-MD5, 16 bytes, or NULL: BAD_DIGEST */
+    const uint8_t *expect_sha256; /* of the payload, or NULL: CONTENT_SHA256_MISMATCH */
+    tarn_str etag_override;       /* copies may keep an ETag; "" = MD5 */
 } tarn_put_spec;
 
 typedef struct tarn_put_result {
-    tarn_version_row row;      /* as stored: etag, seq, nonce, mtime …; slices live in the put's arena */
+    tarn_version_row row;              /* as stored: etag, seq, nonce, mtime …; slices live in the put's arena */
     uint8_t sha256[TARN_SHA256_BYTES]; /* when it was computed */
     uint8_t md5[TARN_MD5_BYTES];
     tarn_checksum checksum;
@@ -153,7 +153,7 @@ typedef struct tarn_put tarn_put;
 tarn_err tarn_put_begin(tarn_store *s, const tarn_put_spec *spec, tarn_arena *arena, tarn_put **out);
 /* Memory for the next bytes of the object, at least one byte, at most the rest of the block: the socket reads into it. */
 tarn_err tarn_put_reserve(tarn_put *p, uint8_t **buf, size_t *cap);
-tarn_err tarn_put_advance(tarn_put *p, size_t n); /* n bytes of the reserved memory are filled */
+tarn_err tarn_put_advance(tarn_put *p, size_t n);                 /* n bytes of the reserved memory are filled */
 tarn_err tarn_put_write(tarn_put *p, const void *data, size_t n); /* copying convenience */
 uint64_t tarn_put_bytes(const tarn_put *p);
 /* The client's trailing checksum, known only at the end: BAD_DIGEST from finish when it differs. kind must be the computed one. */
@@ -173,7 +173,8 @@ void tarn_put_done(tarn_put *p, bool committed); /* not committed: the data is f
 
 /* ------------------------------------------------------------------ get */
 /* The version a request means. A current delete marker: NO_SUCH_KEY with *out filled in (out->delete_marker); by id: the row. */
-tarn_err tarn_object_stat(tarn_store *s, const tarn_bucket_row *bucket, tarn_str key, tarn_version_ref ref, tarn_arena *a, tarn_version_row *out);
+tarn_err tarn_object_stat(tarn_store *s, const tarn_bucket_row *bucket, tarn_str key, tarn_version_ref ref, tarn_arena *a,
+                          tarn_version_row *out);
 typedef struct tarn_get tarn_get;
 /* [off, off + len) of the version; the row must have been read by stat. The data is pinned until close. */
 tarn_err tarn_get_open(tarn_store *s, const tarn_version_row *row, uint64_t off, uint64_t len, tarn_arena *a, tarn_get **out);
@@ -187,33 +188,35 @@ tarn_err tarn_object_read(tarn_store *s, const tarn_version_row *row, size_t max
 typedef struct tarn_delete_spec {
     tarn_str key;
     tarn_version_ref version;
-    tarn_str if_match;        /* ETag, "*", or "" */
-    bool bypass_governance;   /* the caller may (policy checked by the API) */
+    tarn_str if_match;      /* ETag, "*", or "" */
+    bool bypass_governance; /* the caller may (policy checked by the API) */
 } tarn_delete_spec;
 typedef struct tarn_delete_result {
-    tarn_err err;             /* per key: OK also when there was nothing */
-    bool delete_marker;       /* a marker was made, or the version deleted was one */
-    bool has_version;         /* version fields below are set */
-    tarn_version_row row;     /* seq/nonce/null_version of the marker made or the version deleted */
+    tarn_err err;         /* per key: OK also when there was nothing */
+    bool delete_marker;   /* a marker was made, or the version deleted was one */
+    bool has_version;     /* version fields below are set */
+    tarn_version_row row; /* seq/nonce/null_version of the marker made or the version deleted */
 } tarn_delete_result;
 /* n ≤ 1000 keys in ONE transaction; results[i] per key. The call's own error only when nothing was done. */
-tarn_err tarn_object_delete(tarn_store *s, const tarn_bucket_row *bucket, const tarn_delete_spec *keys, size_t n, tarn_delete_result *results);
+tarn_err tarn_object_delete(tarn_store *s, const tarn_bucket_row *bucket, const tarn_delete_spec *keys, size_t n,
+                            tarn_delete_result *results);
 
 /* ------------------------------------------------------------------ changing what is there */
 /* Reads the version in a transaction, lets edit change tags, attrs, lock fields, writes it. edit runs on the committer. */
 tarn_err tarn_object_edit(tarn_store *s, const tarn_bucket_row *bucket, tarn_str key, tarn_version_ref ref,
-                          tarn_err (*edit)(void *ctx, tarn_version_row *row, tarn_arena *arena), void *ctx, tarn_version_row *out, tarn_arena *a);
+                          tarn_err (*edit)(void *ctx, tarn_version_row *row, tarn_arena *arena), void *ctx, tarn_version_row *out,
+                          tarn_arena *a);
 /* Is the version protected from deletion now? (COMPLIANCE, GOVERNANCE without bypass, legal hold) */
 bool tarn_object_locked(const tarn_version_row *row, int64_t now_ms, bool bypass_governance);
 
 /* ------------------------------------------------------------------ multipart */
-tarn_err tarn_upload_create(tarn_store *s, const tarn_bucket_row *bucket, tarn_str key, tarn_str owner, const tarn_attrs *attrs, uint64_t *upload_id,
-                            uint64_t *nonce);
+tarn_err tarn_upload_create(tarn_store *s, const tarn_bucket_row *bucket, tarn_str key, tarn_str owner, const tarn_attrs *attrs,
+                            uint64_t *upload_id, uint64_t *nonce);
 tarn_err tarn_upload_abort(tarn_store *s, const tarn_bucket_row *bucket, tarn_str key, uint64_t upload_id, uint64_t nonce);
 typedef struct tarn_complete_part {
     uint32_t number;
-    tarn_str etag;            /* without quotes */
-    tarn_checksum checksum;   /* kind NONE: not given */
+    tarn_str etag;          /* without quotes */
+    tarn_checksum checksum; /* kind NONE: not given */
 } tarn_complete_part;
 typedef struct tarn_complete_spec {
     const tarn_bucket_row *bucket;
@@ -222,10 +225,10 @@ typedef struct tarn_complete_spec {
     const tarn_complete_part *parts;
     size_t parts_n;
     tarn_put_conditions conditions;
-    tarn_checksum checksum;   /* of the whole object, kind NONE: not given; BAD_DIGEST when it differs */
-    bool has_size;            /* x-amz-mp-object-size: INVALID_REQUEST when it differs */
+    tarn_checksum checksum; /* of the whole object, kind NONE: not given; BAD_DIGEST when it differs */
+    bool has_size;          /* x-amz-mp-object-size: INVALID_REQUEST when it differs */
     uint64_t size;
-    bool type_given;          /* x-amz-checksum-type */
+    bool type_given; /* x-amz-checksum-type */
     tarn_sum_type type;
 } tarn_complete_spec;
 /* INVALID_PART (*bad_part tells which), INVALID_PART_ORDER, ENTITY_TOO_SMALL, NO_SUCH_UPLOAD. A second complete with the same

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * CORS: preflight requests, and the headers of answers to browsers. The rules are the bucket's; there is no rule that reflects
+ * any origin together with credentials unless the bucket's owner wrote one.
+ */
+#include "s3_internal.h"
+
+/* One '*' at most, as S3 has it. */
+static bool glob(tarn_str pattern, tarn_str text)
+{
+    ptrdiff_t star = tarn_str_chr(pattern, '*');
+    if (star < 0)
+        return tarn_str_eq(pattern, text);
+    tarn_str head = tarn_str_sub(pattern, 0, (size_t)star), tail = tarn_str_sub(pattern, (size_t)star + 1, pattern.n);
+    return text.n >= head.n + tail.n && tarn_str_eq(tarn_str_sub(text, 0, head.n), head) &&
+           tarn_str_eq(tarn_str_sub(text, text.n - tail.n, tail.n), tail);
+}
+
+static bool lists(const s3_node *rule, const char *element, tarn_str text, tarn_str *matched)
+{
+    for (const s3_node *k = rule->first; k != NULL; k = k->next) {
+        if (!tarn_str_eqc(k->name, element) || !glob(tarn_str_trim(k->text), text))
+            continue;
+        if (matched != NULL)
+            *matched = tarn_str_trim(k->text);
+        return true;
+    }
+    return false;
+}
+
+static bool headers_allowed(s3_ctx *c, const s3_node *rule, tarn_str wanted)
+{
+    while (wanted.n > 0) {
+        tarn_str head;
+        if (!tarn_str_split(wanted, ',', &head, &wanted)) {
+            head = wanted;
+            wanted = TARN_STR_NULL;
+        }
+        head = tarn_str_trim(head);
+        bool found = head.n == 0;
+        for (const s3_node *k = rule->first; k != NULL && !found; k = k->next) {
+            if (!tarn_str_eqc(k->name, "AllowedHeader"))
+                continue;
+            tarn_str p = tarn_str_trim(k->text);
+            found = tarn_str_ieq(p, head) || (tarn_str_chr(p, '*') >= 0 && glob(p, head));
+        }
+        if (!found)
+            return false;
+    }
+    (void)c;
+    return true;
+}
+
+static tarn_err load_rules(s3_ctx *c, s3_node **root)
+{
+    tarn_str body;
+    tarn_err e = tarn_meta_bucket_config_get(c->s3->meta, NULL, c->bucket.id, TARN_BC_CORS, c->a, &body);
+    return e == TARN_OK ? s3_xml_parse(body, c->a, root) : e;
+}
+
+static tarn_str join(s3_ctx *c, const s3_node *rule, const char *element)
+{
+    tarn_sb b;
+    tarn_sb_init(&b, 8192);
+    for (const s3_node *k = rule->first; k != NULL; k = k->next) {
+        if (!tarn_str_eqc(k->name, element))
+            continue;
+        if (b.n > 0)
+            tarn_sb_cstr(&b, ", ");
+        tarn_sb_str(&b, tarn_str_trim(k->text));
+    }
+    tarn_str out = tarn_arena_str(c->a, tarn_sb_view(&b));
+    tarn_sb_free(&b);
+    return out;
+}
+
+static void allow_headers(s3_ctx *c, const s3_node *rule, tarn_str origin, tarn_str matched)
+{
+    bool any = tarn_str_eqc(matched, "*");
+    tarn_resp_header(c->r, "Access-Control-Allow-Origin", any ? TARN_STR("*") : origin);
+    if (!any)
+        tarn_resp_headerc(c->r, "Access-Control-Allow-Credentials", "true");
+    tarn_resp_header(c->r, "Access-Control-Allow-Methods", join(c, rule, "AllowedMethod"));
+    tarn_str expose = join(c, rule, "ExposeHeader");
+    if (expose.n > 0)
+        tarn_resp_header(c->r, "Access-Control-Expose-Headers", expose);
+    tarn_resp_headerc(c->r, "Vary", "Origin, Access-Control-Request-Headers, Access-Control-Request-Method");
+}
+
+void s3_cors_headers(s3_ctx *c)
+{
+    tarn_str origin = tarn_req_header(c->r, "origin"), matched;
+    s3_node *root;
+    if (origin.p == NULL || !c->bucket_loaded || load_rules(c, &root) != TARN_OK)
+        return;
+    for (const s3_node *r = root->first; r != NULL; r = r->next) {
+        if (!lists(r, "AllowedOrigin", origin, &matched) || !lists(r, "AllowedMethod", tarn_req_method(c->r), NULL))
+            continue;
+        allow_headers(c, r, origin, matched);
+        return;
+    }
+}
+
+tarn_err s3_options(s3_ctx *c)
+{
+    tarn_str origin = tarn_req_header(c->r, "origin"), method = tarn_req_header(c->r, "access-control-request-method"),
+             wanted = tarn_req_header(c->r, "access-control-request-headers"), matched;
+    s3_node *root;
+    if (origin.p == NULL)
+        return s3_fail(c, TARN_E_BAD_REQUEST, "Insufficient information. Origin request header needed.");
+    if (method.p == NULL)
+        return s3_fail(c, TARN_E_BAD_REQUEST, "Invalid Access-Control-Request-Method: null");
+    tarn_err e = load_rules(c, &root);
+    if (e == TARN_E_NOT_FOUND)
+        return s3_fail(c, TARN_E_ACCESS_DENIED, "CORSResponse: CORS is not enabled for this bucket.");
+    if (e != TARN_OK)
+        return e;
+    for (const s3_node *r = root->first; r != NULL; r = r->next) {
+        if (!lists(r, "AllowedOrigin", origin, &matched) || !lists(r, "AllowedMethod", method, NULL) || !headers_allowed(c, r, wanted))
+            continue;
+        allow_headers(c, r, origin, matched);
+        if (wanted.n > 0)
+            tarn_resp_header(c->r, "Access-Control-Allow-Headers", wanted);
+        tarn_str age = s3_node_text(r, "MaxAgeSeconds");
+        if (age.n > 0)
+            tarn_resp_header(c->r, "Access-Control-Max-Age", age);
+        return s3_send_empty(c, 200);
+    }
+    return s3_fail(c, TARN_E_ACCESS_DENIED, "CORSResponse: This CORS request is not allowed.");
+}

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The one route table of the S3 API, and the way of a request through it:
+ *   target → bucket and key → route → authenticated → authorised → handler → answered.
+ *
+ * Invariants: (1) a request whose sub-resource is in the table but whose method is not gets 405, one with a sub-resource that
+ * S3 has and tarn has not gets 501, never the answer of the plain operation; (2) nothing is looked up or changed before
+ * the signature has been verified; (3) every handler runs behind a policy decision, its own (S3_F_OWN_AUTH) or this file's.
+ */
+#include "s3_internal.h"
+
+#define SVC S3_ON_SERVICE
+#define BKT S3_ON_BUCKET
+#define OBJ S3_ON_OBJECT
+#define COPY "x-amz-copy-source"
+
+/* The first row that fits is taken: rows with a query key stand before those without. */
+const s3_route s3_routes[] = {
+    {"GET", SVC, NULL, NULL, NULL, "s3:ListAllMyBuckets", "ListBuckets", s3_list_buckets, S3_F_NO_BUCKET},
+    /* bucket sub-resources */
+    {"GET", BKT, "location", NULL, NULL, "s3:GetBucketLocation", "GetBucketLocation", s3_get_location, 0},
+    {"GET", BKT, "versioning", NULL, NULL, "s3:GetBucketVersioning", "GetBucketVersioning", s3_get_versioning, 0},
+    {"PUT", BKT, "versioning", NULL, NULL, "s3:PutBucketVersioning", "PutBucketVersioning", s3_put_versioning, 0},
+    {"GET", BKT, "policy", NULL, NULL, "s3:GetBucketPolicy", "GetBucketPolicy", s3_get_policy, 0},
+    {"PUT", BKT, "policy", NULL, NULL, "s3:PutBucketPolicy", "PutBucketPolicy", s3_put_policy, 0},
+    {"DELETE", BKT, "policy", NULL, NULL, "s3:DeleteBucketPolicy", "DeleteBucketPolicy", s3_delete_policy, 0},
+    {"GET", BKT, "policyStatus", NULL, NULL, "s3:GetBucketPolicyStatus", "GetBucketPolicyStatus", s3_get_policy_status, 0},
+    {"GET", BKT, "lifecycle", NULL, NULL, "s3:GetLifecycleConfiguration", "GetBucketLifecycleConfiguration", s3_get_lifecycle, 0},
+    {"PUT", BKT, "lifecycle", NULL, NULL, "s3:PutLifecycleConfiguration", "PutBucketLifecycleConfiguration", s3_put_lifecycle,
+     S3_F_CHECKSUM},
+    {"DELETE", BKT, "lifecycle", NULL, NULL, "s3:PutLifecycleConfiguration", "DeleteBucketLifecycle", s3_delete_lifecycle, 0},
+    {"GET", BKT, "tagging", NULL, NULL, "s3:GetBucketTagging", "GetBucketTagging", s3_get_bucket_tagging, 0},
+    {"PUT", BKT, "tagging", NULL, NULL, "s3:PutBucketTagging", "PutBucketTagging", s3_put_bucket_tagging, 0},
+    {"DELETE", BKT, "tagging", NULL, NULL, "s3:PutBucketTagging", "DeleteBucketTagging", s3_delete_bucket_tagging, 0},
+    {"GET", BKT, "object-lock", NULL, NULL, "s3:GetBucketObjectLockConfiguration", "GetObjectLockConfiguration", s3_get_lock_config, 0},
+    {"PUT", BKT, "object-lock", NULL, NULL, "s3:PutBucketObjectLockConfiguration", "PutObjectLockConfiguration", s3_put_lock_config, 0},
+    {"GET", BKT, "acl", NULL, NULL, "s3:GetBucketAcl", "GetBucketAcl", s3_get_acl, 0},
+    {"PUT", BKT, "acl", NULL, NULL, "s3:PutBucketAcl", "PutBucketAcl", s3_put_acl, 0},
+    {"GET", BKT, "encryption", NULL, NULL, "s3:GetEncryptionConfiguration", "GetBucketEncryption", s3_get_config, 0},
+    {"GET", BKT, "cors", NULL, NULL, "s3:GetBucketCORS", "GetBucketCors", s3_get_config, 0},
+    {"PUT", BKT, "cors", NULL, NULL, "s3:PutBucketCORS", "PutBucketCors", s3_put_config, 0},
+    {"DELETE", BKT, "cors", NULL, NULL, "s3:PutBucketCORS", "DeleteBucketCors", s3_delete_config, 0},
+    {"GET", BKT, "ownershipControls", NULL, NULL, "s3:GetBucketOwnershipControls", "GetBucketOwnershipControls", s3_get_config, 0},
+    {"PUT", BKT, "ownershipControls", NULL, NULL, "s3:PutBucketOwnershipControls", "PutBucketOwnershipControls", s3_put_config, 0},
+    {"DELETE", BKT, "ownershipControls", NULL, NULL, "s3:PutBucketOwnershipControls", "DeleteBucketOwnershipControls", s3_delete_config, 0},
+    {"GET", BKT, "publicAccessBlock", NULL, NULL, "s3:GetBucketPublicAccessBlock", "GetPublicAccessBlock", s3_get_config, 0},
+    {"PUT", BKT, "publicAccessBlock", NULL, NULL, "s3:PutBucketPublicAccessBlock", "PutPublicAccessBlock", s3_put_config, 0},
+    {"DELETE", BKT, "publicAccessBlock", NULL, NULL, "s3:PutBucketPublicAccessBlock", "DeletePublicAccessBlock", s3_delete_config, 0},
+    {"GET", BKT, "website", NULL, NULL, "s3:GetBucketWebsite", "GetBucketWebsite", s3_get_config, 0},
+    {"GET", BKT, "replication", NULL, NULL, "s3:GetReplicationConfiguration", "GetBucketReplication", s3_get_config, 0},
+    {"GET", BKT, "notification", NULL, NULL, "s3:GetBucketNotification", "GetBucketNotificationConfiguration", s3_get_config, 0},
+    {"GET", BKT, "logging", NULL, NULL, "s3:GetBucketLogging", "GetBucketLogging", s3_get_config, 0},
+    {"GET", BKT, "accelerate", NULL, NULL, "s3:GetAccelerateConfiguration", "GetBucketAccelerateConfiguration", s3_get_config, 0},
+    {"GET", BKT, "requestPayment", NULL, NULL, "s3:GetBucketRequestPayment", "GetBucketRequestPayment", s3_get_config, 0},
+    {"GET", BKT, "uploads", NULL, NULL, "s3:ListBucketMultipartUploads", "ListMultipartUploads", s3_list_uploads, 0},
+    {"GET", BKT, "versions", NULL, NULL, "s3:ListBucketVersions", "ListObjectVersions", s3_list_versions, 0},
+    {"POST", BKT, "delete", NULL, NULL, NULL, "DeleteObjects", s3_delete_objects, S3_F_OWN_AUTH | S3_F_CHECKSUM},
+    {"GET", BKT, "list-type", NULL, NULL, "s3:ListBucket", "ListObjectsV2", s3_list_v2, 0},
+    /* buckets */
+    {"GET", BKT, NULL, NULL, NULL, "s3:ListBucket", "ListObjects", s3_list_v1, 0},
+    {"HEAD", BKT, NULL, NULL, NULL, "s3:ListBucket", "HeadBucket", s3_head_bucket, 0},
+    {"PUT", BKT, NULL, NULL, NULL, "s3:CreateBucket", "CreateBucket", s3_create_bucket, S3_F_NO_BUCKET},
+    {"DELETE", BKT, NULL, NULL, NULL, "s3:DeleteBucket", "DeleteBucket", s3_delete_bucket, 0},
+    {"POST", BKT, NULL, NULL, NULL, NULL, "PostObject", s3_post_form, S3_F_OWN_AUTH},
+    {"OPTIONS", BKT, NULL, NULL, NULL, NULL, "OptionsBucket", s3_options, S3_F_OWN_AUTH},
+    /* object sub-resources */
+    {"POST", OBJ, "uploads", NULL, NULL, "s3:PutObject", "CreateMultipartUpload", s3_create_upload, 0},
+    {"POST", OBJ, "uploadId", NULL, NULL, "s3:PutObject", "CompleteMultipartUpload", s3_complete_upload, 0},
+    {"PUT", OBJ, "partNumber", "uploadId", COPY, NULL, "UploadPartCopy", s3_upload_part_copy, S3_F_OWN_AUTH},
+    {"PUT", OBJ, "partNumber", "uploadId", NULL, "s3:PutObject", "UploadPart", s3_upload_part, S3_F_STREAMING},
+    {"DELETE", OBJ, "uploadId", NULL, NULL, "s3:AbortMultipartUpload", "AbortMultipartUpload", s3_abort_upload, 0},
+    {"GET", OBJ, "uploadId", NULL, NULL, "s3:ListMultipartUploadParts", "ListParts", s3_list_parts, 0},
+    {"GET", OBJ, "tagging", NULL, NULL, "s3:GetObjectTagging", "GetObjectTagging", s3_get_object_tagging, 0},
+    {"PUT", OBJ, "tagging", NULL, NULL, "s3:PutObjectTagging", "PutObjectTagging", s3_put_object_tagging, 0},
+    {"DELETE", OBJ, "tagging", NULL, NULL, "s3:DeleteObjectTagging", "DeleteObjectTagging", s3_delete_object_tagging, 0},
+    {"GET", OBJ, "retention", NULL, NULL, "s3:GetObjectRetention", "GetObjectRetention", s3_get_retention, 0},
+    {"PUT", OBJ, "retention", NULL, NULL, "s3:PutObjectRetention", "PutObjectRetention", s3_put_retention, 0},
+    {"GET", OBJ, "legal-hold", NULL, NULL, "s3:GetObjectLegalHold", "GetObjectLegalHold", s3_get_legal_hold, 0},
+    {"PUT", OBJ, "legal-hold", NULL, NULL, "s3:PutObjectLegalHold", "PutObjectLegalHold", s3_put_legal_hold, 0},
+    {"GET", OBJ, "acl", NULL, NULL, "s3:GetObjectAcl", "GetObjectAcl", s3_get_acl, 0},
+    {"PUT", OBJ, "acl", NULL, NULL, "s3:PutObjectAcl", "PutObjectAcl", s3_put_acl, 0},
+    {"GET", OBJ, "attributes", NULL, NULL, "s3:GetObjectAttributes", "GetObjectAttributes", s3_get_object_attributes, 0},
+    /* objects */
+    {"PUT", OBJ, NULL, NULL, COPY, NULL, "CopyObject", s3_copy_object, S3_F_OWN_AUTH},
+    {"PUT", OBJ, NULL, NULL, NULL, "s3:PutObject", "PutObject", s3_put_object, S3_F_STREAMING},
+    {"GET", OBJ, NULL, NULL, NULL, "s3:GetObject", "GetObject", s3_get_object, 0},
+    {"HEAD", OBJ, NULL, NULL, NULL, "s3:GetObject", "HeadObject", s3_head_object, 0},
+    {"DELETE", OBJ, NULL, NULL, NULL, "s3:DeleteObject", "DeleteObject", s3_delete_object, 0},
+    {"OPTIONS", OBJ, NULL, NULL, NULL, NULL, "OptionsObject", s3_options, S3_F_OWN_AUTH},
+};
+const size_t s3_routes_n = TARN_ARRAY_LEN(s3_routes);
+
+/* Sub-resources that S3 has. One that no row of the table serves is answered with 501. */
+static const char *const sub_resources[] = {
+    "accelerate",
+    "acl",
+    "analytics",
+    "annotation",
+    "attributes",
+    "cors",
+    "delete",
+    "encryption",
+    "intelligent-tiering",
+    "inventory",
+    "legal-hold",
+    "lifecycle",
+    "location",
+    "logging",
+    "metadataConfiguration",
+    "metadataTable",
+    "metrics",
+    "notification",
+    "object-lock",
+    "ownershipControls",
+    "policy",
+    "policyStatus",
+    "publicAccessBlock",
+    "renameObject",
+    "replication",
+    "requestPayment",
+    "restore",
+    "retention",
+    "select",
+    "session",
+    "tagging",
+    "torrent",
+    "uploads",
+    "versioning",
+    "versions",
+    "website",
+    "abac",
+    "append",
+};
+
+/* ------------------------------------------------------------------ bucket and key */
+static bool host_is_ip_or_domain_itself(tarn_str host, tarn_str domain)
+{
+    return host.n <= domain.n + 1;
+}
+
+/* Virtual-host style: the bucket in front of one of the domains. */
+static tarn_str bucket_of_host(const tarn_s3 *s3, tarn_str host)
+{
+    ptrdiff_t colon = tarn_str_rchr(host, ':');
+    if (colon >= 0 && tarn_str_chr(tarn_str_sub(host, (size_t)colon, host.n), ']') < 0)
+        host = tarn_str_sub(host, 0, (size_t)colon);
+    for (size_t i = 0; i < s3->domains_n; i++) {
+        tarn_str d = s3->domains[i];
+        if (host_is_ip_or_domain_itself(host, d))
+            continue;
+        tarn_str tail = tarn_str_sub(host, host.n - d.n, d.n);
+        if (tarn_str_ieq(tail, d) && host.p[host.n - d.n - 1] == '.')
+            return tarn_str_sub(host, 0, host.n - d.n - 1);
+    }
+    return TARN_STR_NULL;
+}
+
+static tarn_err parse_place(s3_ctx *c)
+{
+    const tarn_auth_view *v = tarn_req_view(c->r);
+    tarn_str path = v->raw_path;
+    tarn_str host_bucket = bucket_of_host(c->s3, tarn_auth_header(v, "host"));
+    tarn_str rest = path.n > 0 ? tarn_str_sub(path, 1, path.n - 1) : path;
+    tarn_str raw_bucket = TARN_STR_NULL, raw_key = TARN_STR_NULL;
+    c->resource_path = path;
+    if (host_bucket.n > 0) {
+        raw_bucket = host_bucket;
+        raw_key = rest;
+    } else {
+        ptrdiff_t slash = tarn_str_chr(rest, '/');
+        raw_bucket = slash < 0 ? rest : tarn_str_sub(rest, 0, (size_t)slash);
+        raw_key = slash < 0 ? TARN_STR_NULL : tarn_str_sub(rest, (size_t)slash + 1, rest.n);
+    }
+    if (raw_bucket.n > 0 && !tarn_urldecode(c->a, raw_bucket, false, &c->bucket_name))
+        return TARN_E_INVALID_URI;
+    if (raw_key.n > 0 && !tarn_urldecode(c->a, raw_key, false, &c->key))
+        return TARN_E_INVALID_URI;
+    if (raw_bucket.n == 0 && raw_key.n > 0) {
+        c->bucket_name = TARN_STR("");
+        return TARN_E_INVALID_BUCKET_NAME;
+    }
+    tarn_str decoded;
+    if (!tarn_urldecode(c->a, path, false, &decoded))
+        return TARN_E_INVALID_URI;
+    c->resource_path = decoded;
+    if (c->key.n > 0 && tarn_str_chr(c->key, '\0') >= 0)
+        return s3_bad_argument(c, "The object key must not contain a NUL character.", "key", TARN_STR_NULL);
+    return TARN_OK;
+}
+
+/* ------------------------------------------------------------------ the table */
+static bool route_fits(s3_ctx *c, const s3_route *t)
+{
+    if (t->query_key != NULL && !s3_has_param(c, t->query_key))
+        return false;
+    if (t->query_key2 != NULL && !s3_has_param(c, t->query_key2))
+        return false;
+    return t->header == NULL || tarn_req_header(c->r, t->header).p != NULL;
+}
+
+static tarn_err no_plain_operation(s3_ctx *c, s3_resource resource)
+{
+    for (size_t i = 0; i < TARN_ARRAY_LEN(sub_resources); i++) {
+        if (!s3_has_param(c, sub_resources[i]))
+            continue;
+        for (size_t k = 0; k < s3_routes_n; k++) {
+            const s3_route *t = &s3_routes[k];
+            if (t->resource == resource && t->query_key != NULL && tarn_str_eqc(tarn_str_of(t->query_key), sub_resources[i]))
+                return TARN_E_NOT_IMPLEMENTED;
+        }
+        return s3_fail(c, TARN_E_NOT_IMPLEMENTED, "This sub-resource is not implemented.");
+    }
+    return TARN_OK;
+}
+
+static tarn_err find_route(s3_ctx *c)
+{
+    s3_resource resource = c->key.n > 0 ? S3_ON_OBJECT : c->bucket_name.n > 0 ? S3_ON_BUCKET : S3_ON_SERVICE;
+    tarn_str method = tarn_req_method(c->r);
+    bool plain_checked = false;
+    for (size_t i = 0; i < s3_routes_n; i++) {
+        const s3_route *t = &s3_routes[i];
+        if (t->resource != resource || !tarn_str_eqc(method, t->method) || !route_fits(c, t))
+            continue;
+        if (t->query_key == NULL && !plain_checked) {
+            plain_checked = true;
+            tarn_err e = no_plain_operation(c, resource);
+            if (e != TARN_OK)
+                return e;
+        }
+        if (t->handler == NULL)
+            return TARN_E_NOT_IMPLEMENTED;
+        c->route = t;
+        return TARN_OK;
+    }
+    tarn_err e = no_plain_operation(c, resource);
+    if (e != TARN_OK)
+        return e;
+    tarn_err_detail_add(&c->detail, "Method", method);
+    tarn_err_detail_add(&c->detail, "ResourceType",
+                        resource == S3_ON_OBJECT   ? TARN_STR("OBJECT")
+                        : resource == S3_ON_BUCKET ? TARN_STR("BUCKET")
+                                                   : TARN_STR("SERVICE"));
+    return TARN_E_METHOD_NOT_ALLOWED;
+}
+
+/* ------------------------------------------------------------------ the way of a request */
+static tarn_err check_payload_mode(s3_ctx *c)
+{
+    bool chunked = c->auth.payload == TARN_PAYLOAD_SIGNED_CHUNKS || c->auth.payload == TARN_PAYLOAD_SIGNED_CHUNKS_TRAILER ||
+                   c->auth.payload == TARN_PAYLOAD_UNSIGNED_TRAILER;
+    if (chunked && !(c->route->flags & S3_F_STREAMING))
+        return s3_bad_argument(c, "A streaming payload is only allowed where an object or a part is uploaded.", "x-amz-content-sha256",
+                               tarn_req_header(c->r, "x-amz-content-sha256"));
+    return TARN_OK;
+}
+
+/* With ?versionId= S3 asks for another action. */
+static const char *const versioned_actions[][2] = {
+    {"s3:GetObject", "s3:GetObjectVersion"},
+    {"s3:DeleteObject", "s3:DeleteObjectVersion"},
+    {"s3:GetObjectTagging", "s3:GetObjectVersionTagging"},
+    {"s3:PutObjectTagging", "s3:PutObjectVersionTagging"},
+    {"s3:DeleteObjectTagging", "s3:DeleteObjectVersionTagging"},
+    {"s3:GetObjectAcl", "s3:GetObjectVersionAcl"},
+    {"s3:PutObjectAcl", "s3:PutObjectVersionAcl"},
+    {"s3:GetObjectAttributes", "s3:GetObjectVersionAttributes"},
+};
+
+static const char *action_of(s3_ctx *c)
+{
+    if (c->route->resource != S3_ON_OBJECT || !s3_has_param(c, "versionId"))
+        return c->route->action;
+    for (size_t i = 0; i < TARN_ARRAY_LEN(versioned_actions); i++)
+        if (tarn_str_eqc(tarn_str_of(c->route->action), versioned_actions[i][0]))
+            return versioned_actions[i][1];
+    return c->route->action;
+}
+
+static tarn_err authorise_route(s3_ctx *c)
+{
+    if (c->route->resource == S3_ON_SERVICE)
+        return c->auth.identity.anonymous ? TARN_E_ACCESS_DENIED : TARN_OK;
+    if (!(c->route->flags & S3_F_NO_BUCKET)) {
+        tarn_err e = s3_load_bucket(c, c->bucket_name, &c->bucket, &c->policy);
+        if (e != TARN_OK)
+            return e;
+        c->bucket_loaded = true;
+        if (!tarn_str_eqc(tarn_req_method(c->r), "OPTIONS"))
+            s3_cors_headers(c);
+    }
+    if (c->route->flags & S3_F_OWN_AUTH)
+        return TARN_OK;
+    return s3_may(c, action_of(c));
+}
+
+static tarn_err serve(s3_ctx *c)
+{
+    tarn_err e = parse_place(c);
+    if (e != TARN_OK)
+        return e;
+    const tarn_param *params;
+    size_t n;
+    if (!tarn_req_params(c->r, &params, &n))
+        return TARN_E_INVALID_URI;
+    e = tarn_auth_verify(c->s3->auth, TARN_API_S3, tarn_req_view(c->r), tarn_req_time_ms(c->r), c->a, &c->auth, &c->detail);
+    if (e != TARN_OK)
+        return e;
+    tarn_req_set_identity(c->r, c->auth.access_key);
+    e = find_route(c);
+    if (e != TARN_OK)
+        return e;
+    tarn_req_set_operation(c->r, c->route->operation);
+    e = check_payload_mode(c);
+    if (e == TARN_OK && c->key.n > 0)
+        e = s3_check_key(c, c->key);
+    if (e == TARN_OK)
+        e = authorise_route(c);
+    if (e == TARN_OK)
+        e = c->route->handler(c);
+    return e;
+}
+
+void tarn_s3_handle(tarn_s3 *s, tarn_req *r)
+{
+    s3_ctx c = {.s3 = s, .r = r, .a = tarn_req_arena(r)};
+    tarn_err e = serve(&c);
+    if (e != TARN_OK)
+        s3_send_error(&c, e);
+    tarn_policy_unref(c.policy);
+    tarn_auth_result_wipe(&c.auth);
+}
+
+void tarn_s3_edge_error(tarn_s3 *s, tarn_req *r, tarn_err e, const char *message)
+{
+    s3_ctx c = {.s3 = s, .r = r, .a = tarn_req_arena(r)};
+    const tarn_auth_view *v = tarn_req_view(r);
+    c.resource_path = v != NULL ? v->raw_path : TARN_STR_NULL;
+    c.detail.message = tarn_str_of(message);
+    s3_send_error(&c, e);
+}
+
+void tarn_s3_routes_render(tarn_sb *b)
+{
+    static const char *const names[] = {"service", "bucket", "object"};
+    for (size_t i = 0; i < s3_routes_n; i++) {
+        const s3_route *t = &s3_routes[i];
+        tarn_sb_fmt(b, "%s\t%s\t%s\t%s\t%s\n", t->method, names[t->resource], t->query_key != NULL ? t->query_key : "-",
+                    t->action != NULL ? t->action : "-", t->operation);
+    }
+}
+
+/* ------------------------------------------------------------------ life */
+tarn_err tarn_s3_new(const tarn_s3_options *opt, tarn_s3 **out)
+{
+    tarn_s3 *s = tarn_calloc(1, sizeof *s);
+    if (s == NULL)
+        return TARN_E_NO_MEMORY;
+    s->store = opt->store;
+    s->meta = tarn_store_meta(opt->store);
+    s->auth = opt->auth;
+    s->lifecycle_day_s = opt->lifecycle_day_s;
+    const char *region = tarn_strdup(opt->region);
+    s->domains = tarn_calloc(opt->domains_n + 1, sizeof *s->domains);
+    if (region == NULL || s->domains == NULL) {
+        tarn_free((void *)(uintptr_t)region);
+        tarn_free(s->domains);
+        tarn_free(s);
+        return TARN_E_NO_MEMORY;
+    }
+    s->region = tarn_str_of(region);
+    for (size_t i = 0; i < opt->domains_n; i++) {
+        const char *d = tarn_strdup(opt->domains[i]);
+        if (d == NULL) {
+            tarn_s3_free(s);
+            return TARN_E_NO_MEMORY;
+        }
+        s->domains[s->domains_n++] = tarn_str_of(d);
+    }
+    *out = s;
+    return TARN_OK;
+}
+
+void tarn_s3_free(tarn_s3 *s)
+{
+    if (s == NULL)
+        return;
+    for (size_t i = 0; i < s->domains_n; i++)
+        tarn_free((void *)(uintptr_t)s->domains[i].p);
+    tarn_free(s->domains);
+    tarn_free((void *)(uintptr_t)s->region.p);
+    tarn_free(s);
+}
