@@ -248,6 +248,7 @@ static void fiber_assign(tarn_fiber *f, void (*fn)(void *arg), void *arg, const 
 
 tarn_err tarn_fiber_spawn(tarn_loop *loop, void (*fn)(void *arg), void *arg, const char *name)
 {
+    tarn_loop_assert_mine(loop);
     tarn_fiber *f = loop->free_fibers;
     if (f) {
         loop->free_fibers = f->next;
@@ -360,6 +361,7 @@ void tarn_fiber_park(void)
 
 void tarn_fiber_wake(tarn_fiber *f)
 {
+    tarn_loop_assert_mine(f->loop);
     switch (f->state) {
     case TARN_FIBER_PARKED:
         f->by_wake = true;

@@ -54,7 +54,9 @@
 #define TARN_DRAIN_MS_MAX 10000      /* how long the end of a loop waits for operations in the kernel */
 #define TARN_TRANSFER_RETRIES_MAX 64 /* EINTR or EAGAIN in a row */
 #define TARN_TRANSFER_BYTES_MAX ((size_t)1 << 30)
-#define TARN_SEND_IOV_MAX 64 /* pieces per sendmsg */
+#define TARN_CACHED_READ_BYTES_MAX 65536 /* read on the loop's own thread when the page cache has it */
+#define TARN_RING_WORKERS_MAX 64         /* the kernel's threads for what blocks (syncs): a hung drive must not hold them all */
+#define TARN_SEND_IOV_MAX 64             /* pieces per sendmsg */
 #define TARN_HOST_BYTES_MAX 255
 
 /* ------------------------------------------------------------------ timers (timer.c): a pairing heap, no allocation */
@@ -225,6 +227,7 @@ struct tarn_loop {
     tarn_link socks, acceptors;
 
     uint64_t grace_ns, grace_end_ns;
+    bool begun; /* runs, or has run */
     bool stop_seen;
     /* any thread */
     _Atomic(tarn_post *) posts;
@@ -235,6 +238,8 @@ struct tarn_loop {
 
 /* Any thread: ends the loop's sleep, if it sleeps. */
 void tarn_loop_kick(tarn_loop *loop);
+/* Asserts that the caller may touch what belongs to the loop: it is its thread, or the loop has not begun. */
+void tarn_loop_assert_mine(const tarn_loop *loop);
 int tarn_loop_watch(tarn_loop *loop, int fd, uint32_t events, tarn_source *s); /* 0 or negative errno */
 void tarn_loop_unwatch(tarn_loop *loop, int fd);
 /* Hands out what epoll has; timeout_ms as for epoll_wait. */

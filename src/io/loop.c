@@ -37,6 +37,11 @@ tarn_loop *tarn_loop_current(void)
     return this_loop;
 }
 
+void tarn_loop_assert_mine(const tarn_loop *loop)
+{
+    TARN_ASSERT(this_loop == loop || (this_loop == NULL && !loop->begun));
+}
+
 tarn_io_backend tarn_loop_backend(const tarn_loop *loop)
 {
     return loop->backend;
@@ -327,7 +332,8 @@ static void drain_ops(tarn_loop *loop)
 
 void tarn_loop_run(tarn_loop *loop)
 {
-    TARN_ASSERT(this_loop == NULL);
+    TARN_ASSERT(this_loop == NULL && !loop->begun);
+    loop->begun = true;
     this_loop = loop;
     if (gettid() != getpid()) /* the first thread's name is the program's */
         (void)pthread_setname_np(pthread_self(), loop->name);

@@ -4,6 +4,7 @@
  *
  *   real file system, uring     the loop's ring                        → tarn_op_complete
  *   real file system, threads   a pool's thread → `returned` list      → tarn_op_complete
+ *     a small read, cached      at once, without blocking → local list → tarn_op_complete
  *   simulated file system       the loop itself, in its next turn      → tarn_op_complete
  *   no loop on this thread      at once, on the caller's thread; `done` is called before tarn_op_submit returns
  *
@@ -14,6 +15,8 @@
  *
  * Ownership: see tarn/io.h. Threads: submit and done on the loop's; execute and return on any.
  */
+#include <sys/uio.h>
+
 #include "io_internal.h"
 
 /* ------------------------------------------------------------------ one operation, synchronously */
@@ -89,12 +92,32 @@ typedef struct pool_chain {
     size_t n;
 } pool_chain;
 
+/* In loop_private of an operation in the local list: it has run already. */
+static char ran_already;
+
+/*
+ * What the page cache holds is read faster than handed to another thread. Not with O_DIRECT, where the call would wait
+ * for the drive, and not when it is long, because the loop's other fibers wait meanwhile.
+ */
+static bool read_cached(tarn_op *op)
+{
+    if (op->code != TARN_OP_READ || op->len == 0 || op->len > TARN_CACHED_READ_BYTES_MAX || op->file->direct)
+        return false;
+    struct iovec iov = {.iov_base = op->buf, .iov_len = op->len};
+    ssize_t got = preadv2((int)op->file->handle, &iov, 1, (off_t)op->off, RWF_NOWAIT);
+    if (got != (ssize_t)op->len)
+        return false; /* a short one may be the end of the file or of what is cached: the pool finds out */
+    op->result = got;
+    op->loop_private = &ran_already;
+    return true;
+}
+
 static void dispatch(tarn_loop *loop, tarn_op *op, pool_chain *chain)
 {
     tarn_fs *fs = op->file ? op->file->fs : op->fs;
     TARN_ASSERT(fs != NULL);
     loop->ops_n++;
-    if (!fs->real) {
+    if (!fs->real || (loop->backend == TARN_IO_THREADS && read_cached(op))) {
         tarn_op_queue_push(&loop->local_ops, op);
     } else if (loop->backend == TARN_IO_URING) {
         tarn_ring_submit_op(loop, op);
@@ -131,7 +154,7 @@ void tarn_op_run_local(tarn_loop *loop)
     tarn_op_queue q = loop->local_ops;
     loop->local_ops = (tarn_op_queue){NULL, NULL};
     for (tarn_op *op; (op = tarn_op_queue_pop(&q)) != NULL;)
-        tarn_op_complete(loop, op, tarn_op_execute(op));
+        tarn_op_complete(loop, op, op->loop_private == &ran_already ? op->result : tarn_op_execute(op));
 }
 
 void tarn_op_return(tarn_op *op)
@@ -225,11 +248,12 @@ static void on_slot_done(tarn_op *op)
 {
     batch_slot *slot = TARN_CONTAINER_OF(op, batch_slot, op);
     tarn_batch *b = slot->batch;
+    if (slot->user_done)
+        slot->user_done(op);
+    /* Counted behind the call: it may release the batch, which must not end before this function. */
     b->finished_n++;
     if (op->result >= 0)
         b->succeeded_n++;
-    if (slot->user_done)
-        slot->user_done(op);
     if (b->waiter && batch_settled(b)) {
         tarn_fiber_wake(b->waiter);
         b->waiter = NULL;

@@ -65,6 +65,7 @@ static void on_events(tarn_source *source, uint32_t events)
 tarn_err tarn_sock_attach(tarn_loop *loop, int fd, tarn_sock **out)
 {
     int one = 1;
+    tarn_loop_assert_mine(loop);
     tarn_sock *s = tarn_calloc(1, sizeof *s);
     if (!s)
         return TARN_E_NO_MEMORY;

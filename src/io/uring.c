@@ -73,7 +73,9 @@ void tarn_ring_enable(tarn_ring *r)
 {
     int rc = enable(&r->uring);
     TARN_ASSERT(rc == 0);
-    (void)io_uring_register_ring_fd(&r->uring); /* saves a look-up per call; kernels without it do as well */
+    (void)io_uring_register_ring_fd(&r->uring);       /* saves a look-up per call; kernels without it do as well */
+    unsigned workers[2] = {TARN_RING_WORKERS_MAX, 0}; /* bounded; 0 leaves the other kind as it is */
+    (void)io_uring_register_iowq_max_workers(&r->uring, workers);
 }
 
 void tarn_ring_close(tarn_ring *r)
