@@ -44,7 +44,7 @@ prefetch_start() {
     local l tasks=()
     for l in "$@"; do
         case $l in
-        clients | packaging) [[ " ${tasks[*]} " == *' own '* ]] || tasks+=(own) ;;
+        property | clients | packaging) [[ " ${tasks[*]} " == *' own '* ]] || tasks+=(own) ;;
         acceptance) [ ! -e "$T_SHARED/acceptance/run" ] || tasks+=(acceptance) ;;
         spark) [ ! -e "$T_SHARED/acceptance/jvm" ] || tasks+=(spark) ;;
         s3-tests) [ ! -e "$T_SHARED/conformance/s3-tests" ] || tasks+=(s3-tests) ;;

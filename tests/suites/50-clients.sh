@@ -12,6 +12,6 @@ suite_clients() {
     need_daemon clients release || return 0
     java_home 17 >/dev/null || need_packages openjdk-17-jre-headless || true
     prefetch_wait
-    with_server clients clients/daemon release 1 -- clients_with clients awscli boto3 pyiceberg duckdb spark
+    with_server clients clients/daemon release 1 -- clients_with clients properties awscli boto3 pyiceberg duckdb spark
     with_server clients-threads clients-threads/daemon release 4 TARN_IO=threads -- clients_with clients-threads awscli boto3 pyiceberg
 }
