@@ -189,6 +189,7 @@ typedef struct auth_documents {
     const tarn_policy *boundary;       /* NULL: none */
     const tarn_policy *const *session; /* all must allow */
     size_t session_n;
+    bool cross_account; /* the identity belongs to another account than the bucket */
 } auth_documents;
 /* identity.md §1: explicit deny first, then identity or bucket, cut by boundary and session. */
 bool auth_decide(const auth_documents *docs, const tarn_policy_request *r);
