@@ -594,7 +594,128 @@ static void a_drain_lets_requests_finish(void **state)
     (void)close(busy);
 }
 
+/* ------------------------------------------------------------------ time, moved by hand */
+
+typedef struct nudge {
+    tarn_post post;
+    atomic_bool done;
+} nudge;
+
+static void on_nudge(tarn_post *post)
+{
+    atomic_store(&TARN_CONTAINER_OF(post, nudge, post)->done, true);
+}
+
+/* Some turns of the loop: what was sent to it has been received, what was due has run. */
+static void settle(void)
+{
+    for (int turn = 0; turn < 8; turn++) {
+        nudge n = {.post = {.fn = on_nudge}};
+        tarn_loop_post(srv.loop, &n.post);
+        for (int i = 0; !atomic_load(&n.done); i++) {
+            assert_true(i < 100000);
+            (void)usleep(100);
+        }
+    }
+}
+
+/* Moves the clocks and lets the loop look at them. */
+static void pass_ms(uint64_t ms)
+{
+    tarn_clock_advance(ms * 1000000u);
+    settle();
+}
+
+static int set_up_fake(void **state)
+{
+    tarn_clock_fake(true, 1767323045000);
+    return set_up(state);
+}
+
+static int tear_down_fake(void **state)
+{
+    tarn_clock_fake(false, 0);
+    return tear_down(state);
+}
+
+static bool quiet(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, 0) == 0;
+}
+
+static void a_head_that_trickles_is_cut_off(void **state)
+{
+    (void)state;
+    int fd = dial();
+    put(fd, TARN_STR("GET /204 HTTP/1.1\r\nHost: h\r\n"));
+    settle();
+    for (int i = 0; i < 10; i++) { /* a byte every 2.9 s does not help */
+        pass_ms(TARN_HTTP_HEAD_TIMEOUT_MS / 10 - 100);
+        put(fd, TARN_STR("X"));
+        settle();
+        assert_true(quiet(fd));
+    }
+    pass_ms(1001);
+    tarn_str got = take_all(fd);
+    assert_true(tarn_str_starts(got, "HTTP/1.1 408 "));
+    (void)close(fd);
+}
+
+static void an_idle_connection_is_closed(void **state)
+{
+    (void)state;
+    int fd = dial();
+    char c;
+    put(fd, TARN_STR("GET /204 HTTP/1.1\r\nHost: h\r\n\r\n"));
+    assert_has(take_until(fd, "\r\n\r\n"), "204");
+    settle();
+    pass_ms(TARN_HTTP_IDLE_TIMEOUT_MS - 1);
+    assert_true(quiet(fd));
+    pass_ms(2);
+    assert_int_equal(recv(fd, &c, 1, 0), 0);
+    (void)close(fd);
+}
+
+static void a_body_that_stops_coming(void **state)
+{
+    (void)state;
+    int fd = dial();
+    put(fd, TARN_STR("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf"));
+    settle();
+    pass_ms(TARN_HTTP_BODY_TIMEOUT_MS - 1);
+    put(fd, TARN_STR("!"));
+    settle();
+    pass_ms(TARN_HTTP_BODY_TIMEOUT_MS - 1); /* each byte gives it new time */
+    assert_true(quiet(fd));
+    pass_ms(2);
+    tarn_str got = take_until(fd, "TIMED_OUT");
+    assert_true(tarn_str_starts(got, "HTTP/1.1 408 "));
+    assert_has(got, "Connection: close");
+    (void)close(fd);
+    pass_ms(TARN_HTTP_LINGER_MS);
+}
+
+static void a_client_that_does_not_read(void **state)
+{
+    (void)state;
+    int fd = dial(), small = 4096;
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    for (int i = 0; i < 40; i++) { /* more than the kernel's buffers take */
+        put(fd, TARN_STR("GET /known HTTP/1.1\r\nHost: h\r\n\r\n"));
+    }
+    settle();
+    assert_int_equal(tarn_http_connections(srv.http), 1);
+    pass_ms(TARN_HTTP_BODY_TIMEOUT_MS + 1);
+    for (int i = 0; i < 1000 && tarn_http_connections(srv.http) > 0; i++) {
+        (void)usleep(1000);
+    }
+    assert_int_equal(tarn_http_connections(srv.http), 0);
+    (void)close(fd);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define TIMED(f) cmocka_unit_test_setup_teardown(f, set_up_fake, tear_down_fake)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -617,6 +738,10 @@ int main(void)
         CASE(queries),
         CASE(connections_past_the_maximum_wait),
         CASE(a_drain_lets_requests_finish),
+        TIMED(a_head_that_trickles_is_cut_off),
+        TIMED(an_idle_connection_is_closed),
+        TIMED(a_body_that_stops_coming),
+        TIMED(a_client_that_does_not_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
