@@ -34,17 +34,18 @@ need_packages() {
     }
 }
 
-# build_preset PRESET [TARGET...]: configures and builds; runs that stand side by side wait for each other here
+# build_preset PRESET [TARGET...]: configures and builds; runs that stand side by side wait for each other here.
+# The preset "clang" is dev with the other compiler.
 build_preset() {
-    local preset=$1 args=(--build --preset "$1") launcher=()
+    local preset=$1 args=(--build "build/$1") configure=(--preset "$1") launcher=()
     shift
     [ $# -eq 0 ] || args+=(--target "$@")
+    if [ "$preset" = clang ]; then configure=(--preset dev -B build/clang -DCMAKE_C_COMPILER=clang-14); fi
     if command -v ccache >/dev/null; then launcher=(-DCMAKE_C_COMPILER_LAUNCHER=ccache); fi
     mkdir -p "$T_TOP/build"
     (
         flock 9
         cd "$T_TOP"
-        # Without a terminal ninja says much and late; what counts is the end of its log.
-        cmake --preset "$preset" "${launcher[@]}" && cmake "${args[@]}"
+        cmake "${configure[@]}" "${launcher[@]}" && cmake "${args[@]}"
     ) 9>"$T_TOP/build/.lock-$preset"
 }

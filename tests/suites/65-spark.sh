@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 label spark standard 'shared/acceptance/jvm: the lakehouse tutorial in Spark, strictly'
-label trino full 'shared/acceptance/jvm/trino'
+label trino full "shared/acceptance/jvm/trino, and the README's catalog file in a Trino of our own"
 label spark-features full 'shared/acceptance/jvm/spark features'
 label flink full 'shared/acceptance/jvm/flink'
 label rck full "shared/acceptance/jvm/rck: Iceberg's REST Compatibility Kit"
@@ -21,7 +21,11 @@ engine() {
     rm -rf "$T_WORK/scratch-$name"
 }
 suite_spark() { engine spark 1200 17 spark tutorial; }
-suite_trino() { engine trino 1500 25 trino; }
+suite_trino() {
+    need_daemon trino release || return 0
+    with_server trino-paste trino-paste/daemon release 1 -- collect trino-paste 900 "$T_TOP/tests/clients/run" trino
+    engine trino 1500 25 trino
+}
 suite_spark_features() { engine spark-features 2000 17 spark features; }
 suite_flink() { engine flink 1300 17 flink; }
 suite_rck() { engine rck 1900 17 rck; }
