@@ -49,7 +49,8 @@ static uint64_t drive_is_online(const tarn_drive_info *d)
     return drive_online(d->state) ? 1 : 0;
 }
 
-static void per_drive(tarn_sb *b, const char *name, const char *help, const tarn_drive_info *d, size_t n, uint64_t (*get)(const tarn_drive_info *))
+static void per_drive(tarn_sb *b, const char *name, const char *help, const tarn_drive_info *d, size_t n,
+                      uint64_t (*get)(const tarn_drive_info *))
 {
     family(b, name, help);
     for (size_t i = 0; i < n; i++) {

@@ -267,10 +267,10 @@ static void account(tarn_req *r)
     }
     if (tarn_log_enabled(TARN_LOG_DEBUG)) {
         uint64_t us = (tarn_mono_ns() - r->start_ns) / 1000u;
-        tarn_logf(TARN_LOG_DEBUG, "request", "%.*s %.*s %d in=%llu out=%llu ms=%llu.%03u id=%s op=%s key=%.*s", TARN_STR_ARG(r->head.method),
-                  TARN_STR_ARG(r->head.raw_path), r->status, (unsigned long long)r->received_bytes, (unsigned long long)r->sent_bytes,
-                  (unsigned long long)(us / 1000u), (unsigned)(us % 1000u), r->id, r->operation ? r->operation : "-",
-                  TARN_STR_ARG(r->access_key));
+        tarn_logf(TARN_LOG_DEBUG, "request", "%.*s %.*s %d in=%llu out=%llu ms=%llu.%03u id=%s op=%s key=%.*s",
+                  TARN_STR_ARG(r->head.method), TARN_STR_ARG(r->head.raw_path), r->status, (unsigned long long)r->received_bytes,
+                  (unsigned long long)r->sent_bytes, (unsigned long long)(us / 1000u), (unsigned)(us % 1000u), r->id,
+                  r->operation ? r->operation : "-", TARN_STR_ARG(r->access_key));
     }
 }
 

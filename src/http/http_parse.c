@@ -115,7 +115,8 @@ static tarn_err bad(const char **why, const char *text)
 
 static tarn_err parse_version(tarn_str v, int *minor, const char **why)
 {
-    bool form = v.n == 8 && tarn_str_starts(v, "HTTP/") && v.p[5] >= '0' && v.p[5] <= '9' && v.p[6] == '.' && v.p[7] >= '0' && v.p[7] <= '9';
+    bool form =
+        v.n == 8 && tarn_str_starts(v, "HTTP/") && v.p[5] >= '0' && v.p[5] <= '9' && v.p[6] == '.' && v.p[7] >= '0' && v.p[7] <= '9';
     if (!form) {
         return bad(why, "The request line has no valid HTTP version.");
     }

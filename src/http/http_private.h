@@ -22,8 +22,8 @@
 #define TARN_HTTP_POOL_BUFFERS_MAX 64
 #define TARN_HTTP_POOL_ARENAS_MAX 64
 #define TARN_HTTP_ACCEPTORS_MAX 16
-#define TARN_HTTP_CHUNK_LINE_BYTES_MAX 1024  /* size and extension of one chunk */
-#define TARN_HTTP_TRAILER_BYTES_MAX 8192     /* all trailer lines together */
+#define TARN_HTTP_CHUNK_LINE_BYTES_MAX 1024 /* size and extension of one chunk */
+#define TARN_HTTP_TRAILER_BYTES_MAX 8192    /* all trailer lines together */
 #define TARN_HTTP_RESPONSE_HEAD_BYTES_MAX (64 * 1024)
 #define TARN_HTTP_SEND_PIECE_BYTES (512 * 1024) /* each must go out within the body timeout */
 #define TARN_HTTP_LINGER_BYTES_MAX (8u * 1024 * 1024)
@@ -58,12 +58,12 @@ typedef struct tarn_http_conn {
     tarn_post post; /* handing over between threads */
     tarn_sock *sock;
     tarn_addr peer;
-    int fd;       /* handed over, not attached yet; else -1 */
-    char *in;     /* pool buffer; NULL when there is nothing in it */
+    int fd;   /* handed over, not attached yet; else -1 */
+    char *in; /* pool buffer; NULL when there is nothing in it */
     size_t pos, end;
-    bool idle;    /* waits for the first byte of a request */
-    bool broken;  /* the socket failed: nothing more is sent */
-    bool cut;     /* close by reset: the peer must not take what it got for the whole */
+    bool idle;   /* waits for the first byte of a request */
+    bool broken; /* the socket failed: nothing more is sent */
+    bool cut;    /* close by reset: the peer must not take what it got for the whole */
     unsigned turns;
 } tarn_http_conn;
 
@@ -84,7 +84,7 @@ struct tarn_http {
     tarn_arena *arenas[TARN_HTTP_POOL_ARENAS_MAX];
     size_t arenas_n;
     uint64_t id_state;
-    int64_t date_s; /* the second that `common` was made in */
+    int64_t date_s;   /* the second that `common` was made in */
     char common[160]; /* "\r\nServer: …\r\nDate: …\r\nx-amz-request-id: " */
     size_t common_n;
 };

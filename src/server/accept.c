@@ -112,7 +112,8 @@ static void wait_for_requests(tarn_server *s, int signals_fd)
     struct pollfd fd = {.fd = signals_fd, .events = POLLIN};
     while (tarn_workers_connections(s) > 0) {
         if (tarn_mono_ns() >= end) {
-            tarn_logf(TARN_LOG_WARN, "requests cut off", "%u connections were still busy after %d s", tarn_workers_connections(s), TARN_DRAIN_MS / 1000);
+            tarn_logf(TARN_LOG_WARN, "requests cut off", "%u connections were still busy after %d s", tarn_workers_connections(s),
+                      TARN_DRAIN_MS / 1000);
             return;
         }
         if (poll(&fd, 1, 10) > 0 && take_signals(signals_fd)) {

@@ -33,9 +33,12 @@ void tarn_server_url(const tarn_server *s, tarn_sb *b)
 static const char *state_name(tarn_drive_state state)
 {
     static const char *const names[] = {
-        [TARN_DRIVE_OK] = "ok",           [TARN_DRIVE_NEW] = "new",
-        [TARN_DRIVE_MISSING] = "missing", [TARN_DRIVE_FOREIGN] = "of another deployment",
-        [TARN_DRIVE_MISPLACED] = "in the wrong place", [TARN_DRIVE_READ_ONLY] = "read-only",
+        [TARN_DRIVE_OK] = "ok",
+        [TARN_DRIVE_NEW] = "new",
+        [TARN_DRIVE_MISSING] = "missing",
+        [TARN_DRIVE_FOREIGN] = "of another deployment",
+        [TARN_DRIVE_MISPLACED] = "in the wrong place",
+        [TARN_DRIVE_READ_ONLY] = "read-only",
         [TARN_DRIVE_FAILED] = "failed",
     };
     return (size_t)state < TARN_ARRAY_LEN(names) && names[state] != NULL ? names[state] : "unknown";
@@ -71,7 +74,8 @@ static void say_facts(const tarn_server *s, const tarn_drive_info *d, size_t n, 
     }
     tarn_sb_fmt(b, "  S3         %.*s   region %.*s\n", TARN_STR_ARG(url), TARN_STR_ARG(s->opt.values[TARN_OPT_REGION]));
     tarn_sb_fmt(b, "  catalog    %.*s/_iceberg\n", TARN_STR_ARG(url));
-    tarn_sb_fmt(b, "  access key %.*s%s\n", TARN_STR_ARG(s->root_user), s->default_credentials ? " (the default pair: change it before others can reach this)" : "");
+    tarn_sb_fmt(b, "  access key %.*s%s\n", TARN_STR_ARG(s->root_user),
+                s->default_credentials ? " (the default pair: change it before others can reach this)" : "");
 }
 
 static void say_lines(const tarn_server *s, tarn_str url, tarn_sb *b)
@@ -80,19 +84,25 @@ static void say_lines(const tarn_server *s, tarn_str url, tarn_sb *b)
     int rn = (int)s->opt.values[TARN_OPT_REGION].n;
     const char *u = url.p, *r = s->opt.values[TARN_OPT_REGION].p;
     tarn_sb_cstr(b, "\nTo paste, with the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and the warehouse \"lakehouse\":\n");
-    tarn_sb_fmt(b, "  Spark      --conf spark.sql.catalog.tarn=org.apache.iceberg.spark.SparkCatalog --conf spark.sql.catalog.tarn.type=rest "
-                   "--conf spark.sql.catalog.tarn.uri=%.*s/_iceberg --conf spark.sql.catalog.tarn.warehouse=lakehouse "
-                   "--conf spark.sql.catalog.tarn.rest.sigv4-enabled=true --conf spark.sql.catalog.tarn.rest.signing-name=s3tables "
-                   "--conf spark.sql.catalog.tarn.rest.signing-region=%.*s --conf spark.sql.catalog.tarn.s3.endpoint=%.*s "
-                   "--conf spark.sql.catalog.tarn.s3.path-style-access=true\n",
+    tarn_sb_fmt(b,
+                "  Spark      --conf spark.sql.catalog.tarn=org.apache.iceberg.spark.SparkCatalog --conf spark.sql.catalog.tarn.type=rest "
+                "--conf spark.sql.catalog.tarn.uri=%.*s/_iceberg --conf spark.sql.catalog.tarn.warehouse=lakehouse "
+                "--conf spark.sql.catalog.tarn.rest.sigv4-enabled=true --conf spark.sql.catalog.tarn.rest.signing-name=s3tables "
+                "--conf spark.sql.catalog.tarn.rest.signing-region=%.*s --conf spark.sql.catalog.tarn.s3.endpoint=%.*s "
+                "--conf spark.sql.catalog.tarn.s3.path-style-access=true\n",
                 un, u, rn, r, un, u);
-    tarn_sb_fmt(b, "  Trino      CREATE CATALOG tarn USING iceberg WITH (\"iceberg.catalog.type\"='rest', \"iceberg.rest-catalog.uri\"='%.*s/_iceberg', "
-                   "\"iceberg.rest-catalog.warehouse\"='lakehouse', \"iceberg.rest-catalog.security\"='SIGV4', "
-                   "\"iceberg.rest-catalog.signing-name\"='s3tables', \"fs.native-s3.enabled\"='true', \"s3.endpoint\"='%.*s', \"s3.region\"='%.*s', "
-                   "\"s3.path-style-access\"='true')\n",
-                un, u, un, u, rn, r);
-    tarn_sb_fmt(b, "  PyIceberg  load_catalog(\"tarn\", **{\"type\": \"rest\", \"uri\": \"%.*s/_iceberg\", \"warehouse\": \"lakehouse\", "
-                   "\"rest.sigv4-enabled\": \"true\", \"rest.signing-name\": \"s3tables\", \"rest.signing-region\": \"%.*s\", \"s3.endpoint\": \"%.*s\"})\n\n",
+    tarn_sb_fmt(
+        b,
+        "  Trino      CREATE CATALOG tarn USING iceberg WITH (\"iceberg.catalog.type\"='rest', "
+        "\"iceberg.rest-catalog.uri\"='%.*s/_iceberg', "
+        "\"iceberg.rest-catalog.warehouse\"='lakehouse', \"iceberg.rest-catalog.security\"='SIGV4', "
+        "\"iceberg.rest-catalog.signing-name\"='s3tables', \"fs.native-s3.enabled\"='true', \"s3.endpoint\"='%.*s', \"s3.region\"='%.*s', "
+        "\"s3.path-style-access\"='true')\n",
+        un, u, un, u, rn, r);
+    tarn_sb_fmt(b,
+                "  PyIceberg  load_catalog(\"tarn\", **{\"type\": \"rest\", \"uri\": \"%.*s/_iceberg\", \"warehouse\": \"lakehouse\", "
+                "\"rest.sigv4-enabled\": \"true\", \"rest.signing-name\": \"s3tables\", \"rest.signing-region\": \"%.*s\", "
+                "\"s3.endpoint\": \"%.*s\"})\n\n",
                 un, u, rn, r, un, u);
 }
 
@@ -110,8 +120,8 @@ static void log_line(const tarn_server *s, size_t online, size_t n, tarn_str url
     tarn_sb_u64(&b, s->workers_n);
     tarn_sb_init_fixed(&b, where, sizeof where);
     tarn_sb_str(&b, tarn_str_sub(url, 0, sizeof where - 1));
-    tarn_log(TARN_LOG_INFO, "started", "version", TARN_VERSION, "deployment", tarn_store_deployment_id(s->store), "drives", counts, "code", code, "io",
-             backend_name(s), "io_uring", tarn_io_uring_refusal(), "workers", workers, "endpoint", where, NULL);
+    tarn_log(TARN_LOG_INFO, "started", "version", TARN_VERSION, "deployment", tarn_store_deployment_id(s->store), "drives", counts, "code",
+             code, "io", backend_name(s), "io_uring", tarn_io_uring_refusal(), "workers", workers, "endpoint", where, NULL);
 }
 
 void tarn_banner(const tarn_server *s)

@@ -44,7 +44,8 @@ static tarn_exit read_secret(const tarn_server *s, tarn_option_id id, char *mem,
     tarn_str name = s->opt.values[id];
     int fd = open_secret(s, name);
     if (fd < 0) {
-        return tarn_complain(TARN_EXIT_CREDENTIALS, "%s: \"%.*s\" cannot be read: %s", tarn_option_rows[id].env, TARN_STR_ARG(name), strerror(errno));
+        return tarn_complain(TARN_EXIT_CREDENTIALS, "%s: \"%.*s\" cannot be read: %s", tarn_option_rows[id].env, TARN_STR_ARG(name),
+                             strerror(errno));
     }
     size_t n = 0;
     ssize_t got = 0;
@@ -53,7 +54,8 @@ static tarn_exit read_secret(const tarn_server *s, tarn_option_id id, char *mem,
     }
     (void)close(fd);
     if (got < 0 || n > TARN_CREDENTIAL_FILE_BYTES_MAX) {
-        return tarn_complain(TARN_EXIT_CREDENTIALS, "%s: \"%.*s\" cannot be read or is too large", tarn_option_rows[id].env, TARN_STR_ARG(name));
+        return tarn_complain(TARN_EXIT_CREDENTIALS, "%s: \"%.*s\" cannot be read or is too large", tarn_option_rows[id].env,
+                             TARN_STR_ARG(name));
     }
     while (n > 0 && (mem[n - 1] == '\n' || mem[n - 1] == '\r')) {
         n--;
@@ -90,11 +92,13 @@ static tarn_exit check(const credentials *c)
         plain = plain && b > 0x20 && b < 0x7f && b != '/' && b != ',' && b != '=' && b != ':';
     }
     if (!user || !plain) {
-        return tarn_complain(TARN_EXIT_CREDENTIALS, "the root's access key must be %d to %d printable bytes without blank, '/', ',', '=' and ':'",
+        return tarn_complain(TARN_EXIT_CREDENTIALS,
+                             "the root's access key must be %d to %d printable bytes without blank, '/', ',', '=' and ':'",
                              TARN_ACCESS_KEY_BYTES_MIN, TARN_ACCESS_KEY_BYTES_MAX);
     }
     if (!password) {
-        return tarn_complain(TARN_EXIT_CREDENTIALS, "the root's secret key must be %d to %d bytes", TARN_SECRET_KEY_BYTES_MIN, TARN_SECRET_KEY_BYTES_MAX);
+        return tarn_complain(TARN_EXIT_CREDENTIALS, "the root's secret key must be %d to %d bytes", TARN_SECRET_KEY_BYTES_MIN,
+                             TARN_SECRET_KEY_BYTES_MAX);
     }
     return TARN_EXIT_OK;
 }
@@ -136,12 +140,13 @@ static tarn_exit make_kept(tarn_server *s, credentials *c)
     tarn_err e = b.failed ? TARN_E_INTERNAL : tarn_store_secret_put(s->store, KEPT_NAME, tarn_sb_view(&b));
     tarn_wipe(mem, sizeof mem);
     if (e != TARN_OK) {
-        return tarn_complain(TARN_EXIT_CREDENTIALS, "random credentials cannot be kept on the drives (%s): set TARN_ROOT_USER and TARN_ROOT_PASSWORD",
+        return tarn_complain(TARN_EXIT_CREDENTIALS,
+                             "random credentials cannot be kept on the drives (%s): set TARN_ROOT_USER and TARN_ROOT_PASSWORD",
                              tarn_err_get(e)->message);
     }
     /* Once, and not through the log: whoever starts the deployment must get to know them. */
-    (void)printf("Root credentials, made at this first start and shown only now:\n  access key  %.*s\n  secret key  %.*s\n", TARN_STR_ARG(c->user),
-                 TARN_STR_ARG(c->password));
+    (void)printf("Root credentials, made at this first start and shown only now:\n  access key  %.*s\n  secret key  %.*s\n",
+                 TARN_STR_ARG(c->user), TARN_STR_ARG(c->password));
     (void)fflush(stdout);
     return TARN_EXIT_OK;
 }
@@ -171,7 +176,8 @@ static tarn_err token_key(tarn_server *s, uint8_t key[TOKEN_KEY_BYTES])
     tarn_err e = tarn_store_secret_put(s->store, TOKEN_KEY_NAME, tarn_sb_view(&b));
     tarn_wipe(mem, sizeof mem);
     if (e != TARN_OK) {
-        tarn_log(TARN_LOG_WARN, "token key not kept", "error", tarn_err_get(e)->message, "effect", "bearer tokens end with this process", NULL);
+        tarn_log(TARN_LOG_WARN, "token key not kept", "error", tarn_err_get(e)->message, "effect", "bearer tokens end with this process",
+                 NULL);
     }
     return TARN_OK;
 }
@@ -192,7 +198,8 @@ static tarn_exit make_auth(tarn_server *s, const credentials *c)
     }
     tarn_wipe(key, sizeof key);
     s->root_user = tarn_arena_str(s->arena, c->user);
-    return e == TARN_OK ? TARN_EXIT_OK : tarn_complain(TARN_EXIT_CREDENTIALS, "the credentials cannot be used: %s", tarn_err_get(e)->message);
+    return e == TARN_OK ? TARN_EXIT_OK
+                        : tarn_complain(TARN_EXIT_CREDENTIALS, "the credentials cannot be used: %s", tarn_err_get(e)->message);
 }
 
 tarn_exit tarn_setup_credentials(tarn_server *s)
@@ -214,8 +221,8 @@ tarn_exit tarn_setup_credentials(tarn_server *s)
         x = make_auth(s, &c);
     }
     if (s->default_credentials) {
-        tarn_log(TARN_LOG_WARN, "default credentials", "advice", "set TARN_ROOT_USER and TARN_ROOT_PASSWORD before anybody else can reach this server",
-                 NULL);
+        tarn_log(TARN_LOG_WARN, "default credentials", "advice",
+                 "set TARN_ROOT_USER and TARN_ROOT_PASSWORD before anybody else can reach this server", NULL);
     }
     tarn_wipe(&c, sizeof c);
     return x;

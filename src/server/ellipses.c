@@ -11,7 +11,7 @@
 typedef struct range {
     tarn_str before; /* text in front of the pattern */
     uint64_t from, to;
-    size_t width;    /* digits; 0: a letter */
+    size_t width; /* digits; 0: a letter */
 } range;
 
 static bool parse_range(tarn_str inner, range *r)

@@ -55,7 +55,8 @@ static int ask(const tarn_addr *to, const target *t, tarn_arena *arena)
     char mem[64];
     size_t n = 0;
     uint64_t status = 0;
-    tarn_str out = tarn_arena_fmt(arena, "GET %.*s HTTP/1.1\r\nHost: %.*s\r\nConnection: close\r\n\r\n", TARN_STR_ARG(t->path), TARN_STR_ARG(t->authority));
+    tarn_str out = tarn_arena_fmt(arena, "GET %.*s HTTP/1.1\r\nHost: %.*s\r\nConnection: close\r\n\r\n", TARN_STR_ARG(t->path),
+                                  TARN_STR_ARG(t->authority));
     int fd = socket(to->ss.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         return 0;
@@ -93,15 +94,17 @@ tarn_exit tarn_health_command(const char *url)
     t.authority = default_authority(arena);
     if (url != NULL && !parse_url(tarn_str_of(url), &t)) {
         x = tarn_complain(TARN_EXIT_USAGE, "the URL must look like http://host:port or http://host:port/path");
-    } else if (tarn_addr_parse(tarn_str_chr(t.authority, ':') < 0 ? tarn_arena_fmt(arena, "%.*s:80", TARN_STR_ARG(t.authority)) : t.authority, &to) !=
-               TARN_OK) {
+    } else if (tarn_addr_parse(tarn_str_chr(t.authority, ':') < 0 ? tarn_arena_fmt(arena, "%.*s:80", TARN_STR_ARG(t.authority))
+                                                                  : t.authority,
+                               &to) != TARN_OK) {
         x = tarn_complain(TARN_EXIT_FAILED, "%.*s cannot be resolved", TARN_STR_ARG(t.authority));
     } else {
         int status = ask(&to, &t, arena);
         if (status == 200) {
             x = TARN_EXIT_OK;
         } else if (status == 0) {
-            x = tarn_complain(TARN_EXIT_FAILED, "no answer from %.*s: %s", TARN_STR_ARG(t.authority), errno != 0 ? strerror(errno) : "connection closed");
+            x = tarn_complain(TARN_EXIT_FAILED, "no answer from %.*s: %s", TARN_STR_ARG(t.authority),
+                              errno != 0 ? strerror(errno) : "connection closed");
         } else {
             x = tarn_complain(TARN_EXIT_FAILED, "%.*s answers %d", TARN_STR_ARG(t.authority), status);
         }

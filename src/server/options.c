@@ -22,10 +22,22 @@ static const struct {
     const char *flag;
     bool has_value;
 } minio_flags[] = {
-    {"--anonymous", false},     {"--quiet", false},          {"--json", false},          {"--no-compat", false},
-    {"--certs-dir", true},      {"-S", true},                {"--interface", true},      {"--ftp", true},
-    {"--sftp", true},           {"--crossdomain-xml", true}, {"--idle-timeout", true},   {"--read-header-timeout", true},
-    {"--conn-read-deadline", true}, {"--conn-write-deadline", true}, {"--shutdown-timeout", true}, {"--memlimit", true},
+    {"--anonymous", false},
+    {"--quiet", false},
+    {"--json", false},
+    {"--no-compat", false},
+    {"--certs-dir", true},
+    {"-S", true},
+    {"--interface", true},
+    {"--ftp", true},
+    {"--sftp", true},
+    {"--crossdomain-xml", true},
+    {"--idle-timeout", true},
+    {"--read-header-timeout", true},
+    {"--conn-read-deadline", true},
+    {"--conn-write-deadline", true},
+    {"--shutdown-timeout", true},
+    {"--memlimit", true},
 };
 
 static tarn_err fail(tarn_options *o, tarn_str *problem, const char *fmt, ...) TARN_PRINTF(3, 4);
@@ -111,8 +123,8 @@ static tarn_err set_value(tarn_options *o, tarn_option_id id, tarn_str name, tar
         return fail(o, problem, "%.*s must be a number in %s", TARN_STR_ARG(name), row->arg);
     }
     bool again = row->kind == TARN_OPTION_LIST && source == TARN_FROM_COMMAND_LINE && o->sources[id] == source;
-    tarn_str copy = again ? tarn_arena_fmt(o->arena, "%.*s,%.*s", TARN_STR_ARG(o->values[id]), TARN_STR_ARG(value))
-                          : tarn_arena_str(o->arena, value);
+    tarn_str copy =
+        again ? tarn_arena_fmt(o->arena, "%.*s,%.*s", TARN_STR_ARG(o->values[id]), TARN_STR_ARG(value)) : tarn_arena_str(o->arena, value);
     if (copy.p == NULL) {
         return TARN_E_NO_MEMORY;
     }
@@ -377,7 +389,8 @@ static tarn_err take_variable_words(tarn_options *o, tarn_option_id id, tarn_str
     return take_words(o, words, n, problem);
 }
 
-tarn_err tarn_options_parse(tarn_options *o, tarn_arena *arena, int words_n, char *const *words, char *const *environment, tarn_str *problem)
+tarn_err tarn_options_parse(tarn_options *o, tarn_arena *arena, int words_n, char *const *words, char *const *environment,
+                            tarn_str *problem)
 {
     *o = (tarn_options){.arena = arena};
     *problem = TARN_STR("out of memory");

@@ -57,7 +57,8 @@ typedef struct tarn_options {
 /*
  * words: behind "server". environment: as environ. INVALID or LIMIT with *problem, a sentence that says what to do.
  */
-tarn_err tarn_options_parse(tarn_options *o, tarn_arena *arena, int words_n, char *const *words, char *const *environment, tarn_str *problem);
+tarn_err tarn_options_parse(tarn_options *o, tarn_arena *arena, int words_n, char *const *words, char *const *environment,
+                            tarn_str *problem);
 uint64_t tarn_option_number(const tarn_options *o, tarn_option_id id);
 bool tarn_option_is(const tarn_options *o, tarn_option_id id, const char *value);
 /* Splits a LIST; empty items are left out. Returns how many there are (at most max are written). */

@@ -32,9 +32,10 @@ static const char usage[] = "tarn server [--address HOST:PORT] [--config FILE] [
                             "tarn version\n"
                             "tarn help [TOPIC | --man | --configuration]\n";
 
-static const char precedence[] = "The command line wins over the environment, the environment over the configuration file. Every variable may stand "
-                                 "in the file too. MinIO's names are accepted as synonyms; its other variables and options are named in a warning "
-                                 "and ignored.";
+static const char precedence[] =
+    "The command line wins over the environment, the environment over the configuration file. Every variable may stand "
+    "in the file too. MinIO's names are accepted as synonyms; its other variables and options are named in a warning "
+    "and ignored.";
 
 /* ------------------------------------------------------------------ help on a terminal */
 
@@ -105,7 +106,8 @@ static void help_exits(tarn_sb *b)
 static void help_overview(tarn_sb *b)
 {
     tarn_sb_fmt(b, "tarn %s: S3 and an Iceberg REST catalog on local drives, in one daemon\n\n%s\n", TARN_VERSION, usage);
-    tarn_sb_cstr(b, "Drives are folders, best one a disk; \"/mnt/drive{1...6}\" stands for six of them.\n\nTopics of \"tarn help\": all, exit");
+    tarn_sb_cstr(
+        b, "Drives are folders, best one a disk; \"/mnt/drive{1...6}\" stands for six of them.\n\nTopics of \"tarn help\": all, exit");
     for (size_t i = 0; i < TARN_ARRAY_LEN(topics); i++) {
         tarn_sb_fmt(b, ", %s", topics[i].name);
     }
@@ -184,7 +186,8 @@ static void man_option(tarn_sb *b, const tarn_option_row *row)
 
 void tarn_man_render(tarn_sb *b)
 {
-    tarn_sb_fmt(b, ".TH TARN 1 \"\" \"tarn %s\"\n.SH NAME\ntarn \\- S3 and an Iceberg REST catalog on local drives\n.SH SYNOPSIS\n.nf\n", TARN_VERSION);
+    tarn_sb_fmt(b, ".TH TARN 1 \"\" \"tarn %s\"\n.SH NAME\ntarn \\- S3 and an Iceberg REST catalog on local drives\n.SH SYNOPSIS\n.nf\n",
+                TARN_VERSION);
     roff(b, usage);
     tarn_sb_cstr(b, ".fi\n.SH OPTIONS\n");
     roff(b, precedence);
@@ -197,9 +200,10 @@ void tarn_man_render(tarn_sb *b)
             }
         }
     }
-    tarn_sb_cstr(b, ".SH SIGNALS\n.TP\n\\fBTERM\\fR, \\fBINT\\fR\nNo new connections; requests in flight have 30 seconds; then the database is "
-                    "checkpointed and the status is 0. A second one ends the process at once.\n.TP\n\\fBHUP\\fR\nThe log file is opened again.\n"
-                    ".SH EXIT STATUS\n");
+    tarn_sb_cstr(
+        b, ".SH SIGNALS\n.TP\n\\fBTERM\\fR, \\fBINT\\fR\nNo new connections; requests in flight have 30 seconds; then the database is "
+           "checkpointed and the status is 0. A second one ends the process at once.\n.TP\n\\fBHUP\\fR\nThe log file is opened again.\n"
+           ".SH EXIT STATUS\n");
     for (size_t i = 0; i < TARN_ARRAY_LEN(exits); i++) {
         tarn_sb_fmt(b, ".TP\n%d\n", (int)exits[i].status);
         roff(b, exits[i].meaning);
@@ -247,11 +251,13 @@ static void md_row(tarn_sb *b, const tarn_option_row *row)
 
 void tarn_configuration_render(tarn_sb *b)
 {
-    tarn_sb_cstr(b, "# Configuration\n\nThis page is made by `tarn help --configuration` from the one table of options; a test holds it to that.\n\n```\n");
+    tarn_sb_cstr(b, "# Configuration\n\nThis page is made by `tarn help --configuration` from the one table of options; a test holds it to "
+                    "that.\n\n```\n");
     tarn_sb_cstr(b, usage);
     tarn_sb_fmt(b, "```\n\n%s\n", precedence);
     for (size_t t = 0; t < TARN_ARRAY_LEN(topics); t++) {
-        tarn_sb_fmt(b, "\n## %s\n\n| variable | option | value | default | meaning | MinIO |\n|---|---|---|---|---|---|\n", topics[t].title);
+        tarn_sb_fmt(b, "\n## %s\n\n| variable | option | value | default | meaning | MinIO |\n|---|---|---|---|---|---|\n",
+                    topics[t].title);
         for (size_t i = 0; i < TARN_OPTION_COUNT; i++) {
             if (strcmp(tarn_option_rows[i].topic, topics[t].name) == 0) {
                 md_row(b, &tarn_option_rows[i]);

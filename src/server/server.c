@@ -25,7 +25,8 @@ tarn_exit tarn_complain(tarn_exit status, const char *fmt, ...)
 
 static tarn_log_level log_level(const tarn_options *o)
 {
-    static const char *const names[] = {[TARN_LOG_DEBUG] = "debug", [TARN_LOG_INFO] = "info", [TARN_LOG_WARN] = "warn", [TARN_LOG_ERROR] = "error"};
+    static const char *const names[] = {
+        [TARN_LOG_DEBUG] = "debug", [TARN_LOG_INFO] = "info", [TARN_LOG_WARN] = "warn", [TARN_LOG_ERROR] = "error"};
     for (size_t i = 0; i < TARN_ARRAY_LEN(names); i++) {
         if (tarn_option_is(o, TARN_OPT_LOG_LEVEL, names[i])) {
             return (tarn_log_level)i;

@@ -37,11 +37,12 @@ tarn_exit tarn_setup_limits(tarn_server *s)
     uint64_t have = files.rlim_cur == RLIM_INFINITY ? UINT32_MAX : files.rlim_cur;
     uint64_t reserved = TARN_FILES_RESERVED + 16u * s->opt.drives_n;
     if (have < TARN_FILES_MIN + 16u * s->opt.drives_n || wanted + reserved > have) {
-        return tarn_complain(TARN_EXIT_LIMITS,
-                             "%llu open files are allowed, %llu are needed: raise the limit (ulimit -n, LimitNOFILE= in the unit, --ulimit nofile= for "
-                             "a container)%s",
-                             (unsigned long long)have, (unsigned long long)(wanted > 0 ? wanted + reserved : TARN_FILES_MIN + 16u * s->opt.drives_n),
-                             wanted > 0 ? " or lower TARN_CONNECTIONS" : "");
+        return tarn_complain(
+            TARN_EXIT_LIMITS,
+            "%llu open files are allowed, %llu are needed: raise the limit (ulimit -n, LimitNOFILE= in the unit, --ulimit nofile= for "
+            "a container)%s",
+            (unsigned long long)have, (unsigned long long)(wanted > 0 ? wanted + reserved : TARN_FILES_MIN + 16u * s->opt.drives_n),
+            wanted > 0 ? " or lower TARN_CONNECTIONS" : "");
     }
     uint64_t most = have - reserved < TARN_CONNECTIONS_DEFAULT_MAX ? have - reserved : TARN_CONNECTIONS_DEFAULT_MAX;
     s->connections_max = (unsigned)(wanted > 0 ? wanted : most);
@@ -55,17 +56,20 @@ static tarn_exit bind_one(tarn_server *s, tarn_str text)
     int saved = 0;
     size_t i = s->addresses_n;
     if (tarn_addr_parse(text, &s->addresses[i]) != TARN_OK) {
-        return tarn_complain(TARN_EXIT_ADDRESS, "\"%.*s\" is no address of this machine: write HOST:PORT, :PORT or [v6]:PORT", TARN_STR_ARG(text));
+        return tarn_complain(TARN_EXIT_ADDRESS, "\"%.*s\" is no address of this machine: write HOST:PORT, :PORT or [v6]:PORT",
+                             TARN_STR_ARG(text));
     }
     if (tarn_listen(&s->addresses[i], false, TARN_LISTEN_BACKLOG, &s->listeners[i], &saved) == TARN_OK) {
         s->addresses_n++;
         return TARN_EXIT_OK;
     }
     if (saved == EADDRINUSE) {
-        return tarn_complain(TARN_EXIT_ADDRESS, "address %.*s is in use: another server runs there; stop it or choose another --address", TARN_STR_ARG(text));
+        return tarn_complain(TARN_EXIT_ADDRESS, "address %.*s is in use: another server runs there; stop it or choose another --address",
+                             TARN_STR_ARG(text));
     }
     if (saved == EACCES) {
-        return tarn_complain(TARN_EXIT_ADDRESS, "address %.*s is not allowed: ports below 1024 want CAP_NET_BIND_SERVICE; choose a higher one",
+        return tarn_complain(TARN_EXIT_ADDRESS,
+                             "address %.*s is not allowed: ports below 1024 want CAP_NET_BIND_SERVICE; choose a higher one",
                              TARN_STR_ARG(text));
     }
     return tarn_complain(TARN_EXIT_ADDRESS, "cannot listen on %.*s: %s", TARN_STR_ARG(text), strerror(saved));

@@ -93,7 +93,8 @@ tarn_exit tarn_workers_start(tarn_server *s)
                                  tarn_io_uring_refusal());
         }
         if (e != TARN_OK) {
-            return tarn_complain(TARN_EXIT_LIMITS, "worker %u does not start: %s Fewer TARN_WORKERS, or higher limits (ulimit -a), may help.", i,
+            return tarn_complain(TARN_EXIT_LIMITS,
+                                 "worker %u does not start: %s Fewer TARN_WORKERS, or higher limits (ulimit -a), may help.", i,
                                  tarn_err_get(e)->message);
         }
     }

@@ -70,7 +70,8 @@ static void assert_str(tarn_str got, const char *want)
 static void a_plain_request(void **state)
 {
     (void)state;
-    parsed p = parse(TARN_STR("PUT /b/k%20x?uploads&a=b HTTP/1.1\r\nHost: h:9000\r\nX-Empty:\r\nContent-Length: 5\r\nx-two: \t a b \t\r\n\r\nhello"));
+    parsed p = parse(
+        TARN_STR("PUT /b/k%20x?uploads&a=b HTTP/1.1\r\nHost: h:9000\r\nX-Empty:\r\nContent-Length: 5\r\nx-two: \t a b \t\r\n\r\nhello"));
     assert_int_equal(p.err, TARN_OK);
     assert_true(p.complete);
     assert_str(p.head.method, "PUT");
@@ -151,7 +152,10 @@ static const struct refusal {
     tarn_str in;
     tarn_err err;
 } refusals[] = {
-#define R(text, e) {{text, sizeof(text) - 1}, TARN_E_##e}
+#define R(text, e)                                                                                                                         \
+    {                                                                                                                                      \
+        {text, sizeof(text) - 1}, TARN_E_##e                                                                                               \
+    }
 #define BAD(text) R(text, HTTP_BAD_REQUEST)
     BAD("GET / HTTP/1.1\r\n\r\n"),
     BAD("GET / HTTP/1.1\r\n" H "host: h\r\n\r\n"),
@@ -273,7 +277,8 @@ static void maxima_and_one_past(void **state)
     assert_int_equal(parse_stepped(head_of(0, TARN_HTTP_TARGET_BYTES_MAX * 2, 1), 100).err, TARN_E_INVALID_URI);
     assert_int_equal(parse(head_of(0, 1, TARN_HTTP_HEADERS_MAX)).err, TARN_OK);
     assert_int_equal(parse(head_of(0, 1, TARN_HTTP_HEADERS_MAX + 1)).err, TARN_E_HEADER_TOO_LARGE);
-    tarn_str longest = tarn_arena_fmt(arena, "%.*s / HTTP/1.1\r\n" H "\r\n", TARN_HTTP_METHOD_BYTES_MAX, "ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGH");
+    tarn_str longest =
+        tarn_arena_fmt(arena, "%.*s / HTTP/1.1\r\n" H "\r\n", TARN_HTTP_METHOD_BYTES_MAX, "ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGH");
     assert_int_equal(parse(longest).err, TARN_OK);
     longest = tarn_arena_fmt(arena, "%.*s / HTTP/1.1\r\n" H "\r\n", TARN_HTTP_METHOD_BYTES_MAX + 1, "ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFGH");
     assert_int_equal(parse(longest).err, TARN_E_HTTP_BAD_REQUEST);

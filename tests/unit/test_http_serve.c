@@ -320,8 +320,9 @@ static void a_hundred_pipelined_requests(void **state)
 static void bytes_one_by_one(void **state)
 {
     (void)state;
-    tarn_str in = TARN_STR("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6;x=y\r\n world\r\n0\r\nT: v\r\n\r\n"
-                           "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nConnection: close\r\n\r\nend");
+    tarn_str in =
+        TARN_STR("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6;x=y\r\n world\r\n0\r\nT: v\r\n\r\n"
+                 "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nConnection: close\r\n\r\nend");
     int fd = dial();
     int one = 1;
     assert_int_equal(setsockopt(fd, IPPROTO_TCP, 1 /* TCP_NODELAY */, &one, sizeof one), 0);
@@ -369,7 +370,8 @@ static void a_body_at_the_readers_maximum_and_one_past(void **state)
         int fd = dial();
         tarn_sb b;
         tarn_sb_init(&b, 4u << 20);
-        tarn_sb_fmt(&b, "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n%zx\r\n", (1u << 20) + (size_t)past);
+        tarn_sb_fmt(&b, "POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n%zx\r\n",
+                    (1u << 20) + (size_t)past);
         tarn_sb_bytes(&b, body, (1u << 20) + (size_t)past);
         tarn_sb_cstr(&b, "\r\n0\r\n\r\n");
         put(fd, tarn_sb_view(&b));
@@ -434,10 +436,12 @@ static void a_body_is_never_taken_for_a_request(void **state)
     (void)state;
     tarn_str got = ask(TARN_STR("GET /ignore HTTP/1.1\r\nHost: h\r\nContent-Length: 35\r\n\r\nGET /evil HTTP/1.1\r\nHost: hhhhh\r\n\r\n"));
     assert_int_equal(count(got, "HTTP/1.1 "), 1);
-    got = ask(TARN_STR("PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /204 HTTP/1.1\r\nHost: h\r\n\r\n"));
+    got = ask(TARN_STR("PUT /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /204 "
+                       "HTTP/1.1\r\nHost: h\r\n\r\n"));
     assert_true(tarn_str_starts(got, "HTTP/1.1 400 "));
     assert_int_equal(count(got, "HTTP/1.1 "), 1);
-    got = ask(TARN_STR("PUT /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\naX\r\n0\r\n\r\nGET /204 HTTP/1.1\r\nHost: h\r\n\r\n"));
+    got = ask(TARN_STR(
+        "PUT /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\naX\r\n0\r\n\r\nGET /204 HTTP/1.1\r\nHost: h\r\n\r\n"));
     assert_has(got, "HTTP_BAD_REQUEST");
     assert_int_equal(count(got, "HTTP/1.1 "), 1);
 }
@@ -512,7 +516,9 @@ static void persistence(void **state)
     tarn_str got = ask(TARN_STR("GET /204 HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /204 HTTP/1.0\r\n\r\n"));
     assert_has(got, "Connection: keep-alive");
     assert_int_equal(count(got, "HTTP/1.1 "), 2);
-    assert_int_equal(count(ask(TARN_STR("GET /204 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\nGET /204 HTTP/1.1\r\nHost: h\r\n\r\n")), "HTTP/1.1 "), 1);
+    assert_int_equal(
+        count(ask(TARN_STR("GET /204 HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\nGET /204 HTTP/1.1\r\nHost: h\r\n\r\n")), "HTTP/1.1 "),
+        1);
 }
 
 static void a_handler_that_does_not_answer(void **state)
@@ -540,13 +546,15 @@ static void response_headers_cannot_be_split(void **state)
     assert_false(has(got, "X-Nul"));
     assert_false(has(got, "X Bad"));
     assert_has(got, "X-Good: 18446744073709551615\r\nContent-Length: 2\r\n\r\nok");
-    assert_int_equal(count(ask(TARN_STR("GET /many-headers HTTP/1.1\r\nHost: h\r\n\r\n")), "X-Many: 0123456789012345678901234567890123456789\r\n"), 200);
+    assert_int_equal(
+        count(ask(TARN_STR("GET /many-headers HTTP/1.1\r\nHost: h\r\n\r\n")), "X-Many: 0123456789012345678901234567890123456789\r\n"), 200);
 }
 
 static void queries(void **state)
 {
     (void)state;
-    assert_has(ask(TARN_STR("GET /params?uploads&a=&b=%20+c%3D&&=x&%41=1 HTTP/1.1\r\nHost: h\r\n\r\n")), "\r\n\r\n[uploads][a=][b= +c=][=x][A=1]");
+    assert_has(ask(TARN_STR("GET /params?uploads&a=&b=%20+c%3D&&=x&%41=1 HTTP/1.1\r\nHost: h\r\n\r\n")),
+               "\r\n\r\n[uploads][a=][b= +c=][=x][A=1]");
     assert_has(ask(TARN_STR("GET /params?a=%zz HTTP/1.1\r\nHost: h\r\n\r\n")), "broken");
     assert_has(ask(TARN_STR("GET /params HTTP/1.1\r\nHost: h\r\n\r\n")), "Content-Length: 0\r\n");
 }
