@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The copies of the database: what is done to one is done to all, in parallel; a copy that fails leaves.
+ *
+ * A copy is good or out. It goes out at its first failed write, truncate or sync and never comes back while the process
+ * runs: after a failed sync nobody knows what the drive has. Before anything that it missed is acknowledged, the others'
+ * tarn.gen gets a higher generation, durably; so the next start can't take the copy that is behind for the newest.
+ *
+ * Invariants:
+ *  1. meta_mirror_run() and meta_mirror_mark() return 0 only when at least write_quorum copies have done all of it and all
+ *     copies that have not are out, with a lower generation on disk than the good ones.
+ *  2. quorum_lost is sticky: once too few are left nothing is written any more, also where a drive seems to recover.
+ *  3. A full drive (-ENOSPC while writing) is not a broken one when the quorum needs it: nothing is taken out then, SQLite
+ *     rolls back and may try again later.
+ *
+ * Threads: one writer at a time (the opener, later the committer); reads from any thread. The files of a copy stay open
+ * until the store closes, so a reader never sees a descriptor go away.
+ */
+#include "vfs.h"
+
+#include <errno.h>
+#include <string.h>
+
+struct meta_helper {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake; /* for the helper */
+    pthread_cond_t done; /* for the writer */
+    meta_mirror *mirror;
+    meta_copy *copy;
+    const meta_job *job; /* NULL: nothing to do */
+    meta_job_result result;
+    bool stop;
+    bool started;
+};
+
+/* ------------------------------------------------------------------ one copy */
+static int write_all(tarn_file *f, const void *p, size_t n, uint64_t off)
+{
+    int64_t done = tarn_file_pwrite_sync(f, p, n, off);
+
+    if (done < 0)
+        return (int)done;
+    return (size_t)done == n ? 0 : -EIO;
+}
+
+static meta_job_result job_do(tarn_fs *fs, meta_copy *copy, const meta_job *job)
+{
+    tarn_file *f = copy->files[job->which];
+    meta_job_result r = {0};
+
+    if (job->truncate)
+        r.error = fs->truncate(fs, tarn_file_handle(f), job->off);
+    else if (job->allocate)
+        r.error = fs->allocate(fs, tarn_file_handle(f), job->off, job->n);
+    else if (job->buf != NULL)
+        r.error = write_all(f, job->buf, job->n, job->off);
+    for (size_t i = 0; i < job->runs_n && r.error == 0; i++)
+        r.error = write_all(f, job->runs[i].p, job->runs[i].n, job->runs[i].off);
+    if (r.error == 0 && job->sync) {
+        r.error = fs->sync(fs, tarn_file_handle(f), true);
+        r.in_sync = r.error != 0;
+    }
+    return r;
+}
+
+/* ------------------------------------------------------------------ helpers: a thread for every copy but one */
+static void *helper_main(void *arg)
+{
+    meta_helper *h = arg;
+
+    (void)pthread_setname_np(pthread_self(), "tarn-mirror");
+    pthread_mutex_lock(&h->lock);
+    while (!h->stop) {
+        if (h->job == NULL) {
+            pthread_cond_wait(&h->wake, &h->lock);
+            continue;
+        }
+        const meta_job *job = h->job;
+        pthread_mutex_unlock(&h->lock);
+        meta_job_result r = job_do(h->mirror->fs, h->copy, job);
+        pthread_mutex_lock(&h->lock);
+        h->result = r;
+        h->job = NULL;
+        pthread_cond_signal(&h->done);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return NULL;
+}
+
+static void helper_give(meta_helper *h, const meta_job *job)
+{
+    pthread_mutex_lock(&h->lock);
+    TARN_ASSERT(h->job == NULL);
+    h->job = job;
+    pthread_cond_signal(&h->wake);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static meta_job_result helper_wait(meta_helper *h)
+{
+    pthread_mutex_lock(&h->lock);
+    while (h->job != NULL)
+        pthread_cond_wait(&h->done, &h->lock);
+    meta_job_result r = h->result;
+    pthread_mutex_unlock(&h->lock);
+    return r;
+}
+
+static tarn_err helper_start(meta_helper *h, meta_mirror *v, meta_copy *copy)
+{
+    h->mirror = v;
+    h->copy = copy;
+    if (pthread_mutex_init(&h->lock, NULL) != 0)
+        return TARN_E_NO_MEMORY;
+    if (pthread_cond_init(&h->wake, NULL) != 0) {
+        pthread_mutex_destroy(&h->lock);
+        return TARN_E_NO_MEMORY;
+    }
+    if (pthread_cond_init(&h->done, NULL) != 0) {
+        pthread_cond_destroy(&h->wake);
+        pthread_mutex_destroy(&h->lock);
+        return TARN_E_NO_MEMORY;
+    }
+    h->started = pthread_create(&h->thread, NULL, helper_main, h) == 0;
+    if (!h->started) {
+        pthread_cond_destroy(&h->done);
+        pthread_cond_destroy(&h->wake);
+        pthread_mutex_destroy(&h->lock);
+        return TARN_E_NO_MEMORY;
+    }
+    return TARN_OK;
+}
+
+tarn_err meta_mirror_start(meta_mirror *v)
+{
+    tarn_err err = TARN_OK;
+
+    v->helpers = tarn_calloc(v->n, sizeof(*v->helpers));
+    if (v->helpers == NULL)
+        return TARN_E_NO_MEMORY;
+    for (size_t i = 1; i < v->n && err == TARN_OK; i++)
+        err = helper_start(&v->helpers[i], v, &v->copies[i]);
+    return err;
+}
+
+void meta_mirror_stop(meta_mirror *v)
+{
+    if (v->helpers == NULL)
+        return;
+    for (size_t i = 1; i < v->n; i++) {
+        meta_helper *h = &v->helpers[i];
+        if (!h->started)
+            continue;
+        pthread_mutex_lock(&h->lock);
+        h->stop = true;
+        pthread_cond_signal(&h->wake);
+        pthread_mutex_unlock(&h->lock);
+        int rc = pthread_join(h->thread, NULL);
+        TARN_ASSERT(rc == 0);
+        pthread_cond_destroy(&h->done);
+        pthread_cond_destroy(&h->wake);
+        pthread_mutex_destroy(&h->lock);
+    }
+    tarn_free(v->helpers);
+    v->helpers = NULL;
+}
+
+/* ------------------------------------------------------------------ taking out */
+static void copy_out(meta_mirror *v, meta_copy *c, int error)
+{
+    if (!atomic_exchange(&c->good, false))
+        return;
+    size_t left = atomic_fetch_sub(&v->good_n, 1) - 1;
+    if (left < v->write_quorum)
+        atomic_store(&v->quorum_lost, true);
+    tarn_logf(TARN_LOG_ERROR, "metadata copy taken out", "%s: %s; %zu of %zu copies left, %zu needed", c->dir, strerrordesc_np(-error),
+              left, v->n, v->write_quorum);
+    if (v->on_drive_failed != NULL)
+        v->on_drive_failed(v->ctx, c->index, -error);
+}
+
+/* Writes the record to all good copies; a copy where that fails goes out too, which needs a new round. */
+int meta_mirror_mark(meta_mirror *v, meta_gen_state state, bool next)
+{
+    bool again = true;
+
+    while (again && !atomic_load(&v->quorum_lost)) {
+        again = false;
+        v->generation += next ? 1 : 0;
+        next = true; /* a second round means that a copy went out */
+        for (size_t i = 0; i < v->n; i++) {
+            meta_copy *c = &v->copies[i];
+            if (!atomic_load(&c->good))
+                continue;
+            c->gen.state = state;
+            c->gen.generation = v->generation;
+            c->gen.copies_n = (uint32_t)v->n;
+            c->gen.write_quorum = (uint32_t)v->write_quorum;
+            __builtin_memcpy(c->gen.deployment, v->deployment, META_DEPLOYMENT_BYTES);
+            int e = meta_gen_write(c->gen_file, &c->gen);
+            if (e != 0) {
+                copy_out(v, c, e);
+                again = true;
+            }
+        }
+    }
+    return atomic_load(&v->quorum_lost) ? -EIO : 0;
+}
+
+/* Is the drives' being full all that went wrong, and are the full ones needed for the quorum? */
+static bool only_full(const meta_mirror *v, const meta_job_result *results)
+{
+    size_t full = 0;
+
+    for (size_t i = 0; i < v->n; i++) {
+        if (results[i].error == 0)
+            continue;
+        if (results[i].in_sync || (results[i].error != -ENOSPC && results[i].error != -EDQUOT))
+            return false;
+        full++;
+    }
+    return full > 0 && atomic_load(&v->good_n) - full < v->write_quorum;
+}
+
+int meta_mirror_run(meta_mirror *v, const meta_job *job)
+{
+    meta_job_result results[TARN_META_DRIVES_MAX];
+    bool given[TARN_META_DRIVES_MAX] = {false};
+    size_t own = v->n; /* the copy this thread works on itself */
+    bool failed = false;
+
+    if (atomic_load(&v->quorum_lost))
+        return -EIO;
+    for (size_t i = v->n; i-- > 0;) { /* helper 0 does not exist: the writer itself takes the first good copy */
+        results[i] = (meta_job_result){0};
+        if (!atomic_load(&v->copies[i].good))
+            continue;
+        if (own < v->n) {
+            helper_give(&v->helpers[own], job);
+            given[own] = true;
+        }
+        own = i;
+    }
+    TARN_ASSERT(own < v->n);
+    results[own] = job_do(v->fs, &v->copies[own], job);
+    for (size_t i = 0; i < v->n; i++) {
+        if (given[i])
+            results[i] = helper_wait(&v->helpers[i]);
+        failed = failed || results[i].error != 0;
+    }
+    if (!failed)
+        return 0;
+    if (only_full(v, results))
+        return -ENOSPC;
+    for (size_t i = 0; i < v->n; i++) {
+        if (results[i].error != 0)
+            copy_out(v, &v->copies[i], results[i].error);
+    }
+    return meta_mirror_mark(v, META_GEN_DIRTY, true);
+}
+
+/* ------------------------------------------------------------------ reading */
+int64_t meta_mirror_read(meta_mirror *v, meta_which which, void *buf, size_t n, uint64_t off,
+                         bool (*check)(const void *buf, size_t n, uint64_t off))
+{
+    size_t first = atomic_load_explicit(&v->read_from, memory_order_relaxed);
+    int64_t worst = -EIO;
+
+    for (size_t k = 0; k < v->n; k++) {
+        size_t i = (first + k) % v->n;
+        meta_copy *c = &v->copies[i];
+        if (!atomic_load_explicit(&c->good, memory_order_acquire))
+            continue;
+        int64_t got = tarn_file_pread_sync(c->files[which], buf, n, off);
+        if (got >= 0 && (check == NULL || (size_t)got < n || check(buf, n, off))) {
+            if (k != 0 && worst == -EIO)
+                atomic_store_explicit(&v->read_from, i, memory_order_relaxed);
+            return got;
+        }
+        if (got >= 0)
+            worst = -EBADMSG;
+        tarn_logf(TARN_LOG_WARN, "metadata copy read again from another drive", "%s: %s at %llu", c->dir,
+                  got >= 0 ? "checksum of the page is wrong" : strerrordesc_np((int)-got), (unsigned long long)off);
+    }
+    return worst;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The way of SQLite to the drives: mirror.c keeps the copies, copies.c opens and repairs them at the start, generation.c
+ * keeps their side records, vfs.c is SQLite's VFS on top. Private to meta.
+ */
+#ifndef TARN_META_VFS_H
+#define TARN_META_VFS_H
+
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+
+#include "tarn/meta.h"
+
+#define META_VFS_DB_NAME "tarn.db"
+#define META_VFS_WAL_NAME "tarn.db-wal"
+#define META_VFS_GEN_NAME "tarn.gen"
+#define META_VFS_LOCK_NAME "tarn.lock"
+#define META_VFS_NAME_BYTES 32
+#define META_WRITE_BUFFER_BYTES (1024 * 1024) /* writes collected before they go to the drives */
+#define META_SHM_REGIONS_MAX 1024             /* of 32 KiB: an index of four million WAL frames */
+#define META_DEPLOYMENT_BYTES 16
+
+typedef enum meta_which { META_DB, META_WAL, META_WHICH_COUNT } meta_which;
+
+/* ------------------------------------------------------------------ generation records */
+typedef enum meta_gen_state {                    /* on disk */
+                              META_GEN_NONE = 0, /* no record */
+                              META_GEN_CREATING = 1,
+                              META_GEN_REBUILDING = 2, /* content must not be used */
+                              META_GEN_DIRTY = 3,      /* in use, or left by a crash */
+                              META_GEN_CLEAN = 4
+} meta_gen_state;
+typedef struct meta_gen {
+    meta_gen_state state;
+    uint8_t deployment[META_DEPLOYMENT_BYTES];
+    uint64_t generation; /* the higher, the newer the content */
+    uint64_t counter;    /* writes of this record: says which of its two slots is newer */
+    uint32_t copies_n;
+    uint32_t write_quorum;
+} meta_gen;
+/* Reads the record; state NONE when there is no valid one. Negative errno when the file cannot be read. */
+int meta_gen_read(tarn_file *f, meta_gen *out);
+/* Writes the other slot (counter + 1) and syncs. */
+int meta_gen_write(tarn_file *f, meta_gen *g);
+
+/* ------------------------------------------------------------------ copies */
+typedef struct meta_copy {
+    size_t index; /* in tarn_meta_options.dirs */
+    char *dir;
+    atomic_bool good;                   /* takes part; once false never true again */
+    tarn_file *files[META_WHICH_COUNT]; /* open until the store closes, whatever `good` says */
+    tarn_file *gen_file;
+    tarn_file *lock_file;
+    meta_gen gen;
+    bool db_empty; /* at the start: no database file, or an empty one */
+} meta_copy;
+
+/* One thing that is done to every copy. */
+typedef struct meta_job {
+    meta_which which;
+    bool truncate;   /* to off */
+    bool allocate;   /* n bytes from off */
+    const void *buf; /* n bytes at off; NULL: nothing to write */
+    size_t n;
+    uint64_t off;
+    const struct meta_page_run *runs; /* instead: runs_n pieces */
+    size_t runs_n;
+    bool sync;
+} meta_job;
+typedef struct meta_page_run {
+    const uint8_t *p;
+    size_t n;
+    uint64_t off;
+} meta_page_run;
+typedef struct meta_job_result {
+    int error;    /* negative errno or 0 */
+    bool in_sync; /* the sync failed: what was written before is lost as well */
+} meta_job_result;
+
+typedef struct meta_helper meta_helper; /* a thread that works on one copy */
+
+typedef struct meta_mirror {
+    tarn_fs *fs;
+    meta_copy *copies;
+    size_t n;
+    size_t write_quorum;
+    uint64_t generation;
+    uint8_t deployment[META_DEPLOYMENT_BYTES];
+    atomic_size_t good_n;
+    atomic_size_t read_from; /* index of the copy that reads are tried on first */
+    atomic_bool quorum_lost; /* sticky */
+    meta_helper *helpers;    /* n, the first unused */
+    void (*on_drive_failed)(void *ctx, size_t dir_index, int errno_value);
+    void *ctx;
+} meta_mirror;
+
+/* Runs the job on all good copies in parallel; copies that fail are taken out. 0 or a negative errno: -ENOSPC when the
+ * drives are full (nobody was taken out), -EIO when too few copies are left. One thread at a time. */
+int meta_mirror_run(meta_mirror *v, const meta_job *job);
+/* From the first copy that can. `check` (may be NULL) says whether the bytes are right. Count of bytes or negative errno
+ * (-EBADMSG: no copy passed the check). Any thread. */
+int64_t meta_mirror_read(meta_mirror *v, meta_which which, void *buf, size_t n, uint64_t off,
+                         bool (*check)(const void *buf, size_t n, uint64_t off));
+tarn_err meta_mirror_start(meta_mirror *v); /* the helper threads */
+void meta_mirror_stop(meta_mirror *v);
+/* Writes generation (+1 when `next`) and state to all good copies. As meta_mirror_run. */
+int meta_mirror_mark(meta_mirror *v, meta_gen_state state, bool next);
+
+/* ------------------------------------------------------------------ start */
+/* Opens and locks the copies, chooses the newest, brings the others up to it. *fresh: no copy has a database. */
+tarn_err meta_copies_open(meta_mirror *v, const tarn_meta_options *opt, bool *fresh);
+void meta_copies_close(meta_mirror *v);
+
+/* ------------------------------------------------------------------ the VFS */
+typedef struct meta_vfs meta_vfs;
+tarn_err meta_vfs_open(const tarn_meta_options *opt, meta_vfs **out, bool *fresh);
+const char *meta_vfs_name(const meta_vfs *v);
+bool meta_vfs_quorum_lost(const meta_vfs *v);
+size_t meta_vfs_copies_good(const meta_vfs *v);
+/* The database has been opened and checkpointed, or created: copies are the same and in use from here on. */
+tarn_err meta_vfs_in_use(meta_vfs *v);
+/* All connections are closed. clean: the last checkpoint succeeded. */
+void meta_vfs_close(meta_vfs *v, bool clean);
+
+#endif
