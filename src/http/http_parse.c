@@ -191,12 +191,18 @@ tarn_err tarn_http_parse_line(tarn_str line, tarn_http_head *out, tarn_str *auth
         return bad(why, "The request line must be: method, blank, target, blank, version.");
     }
     out->method = method;
-    /* The target first: an answer about the version is to be in the form that the path asks for. */
+    /* The target first: an answer about the version is to be in the form that the path asks for. Only the preface of HTTP/2,
+     * whose target is none of ours, is told that the version is what is wrong with it. */
     tarn_err e = parse_target(tarn_str_sub(rest, 0, (size_t)blank), out, authority, why);
     if (e != TARN_OK && !tarn_str_eqc(method, "PRI")) {
         return e;
     }
-    return parse_version(tarn_str_sub(rest, (size_t)blank + 1, rest.n), &out->minor, why);
+    const char *target_why = e != TARN_OK ? *why : NULL;
+    tarn_err version = parse_version(tarn_str_sub(rest, (size_t)blank + 1, rest.n), &out->minor, why);
+    if (version == TARN_OK && e != TARN_OK) {
+        *why = target_why;
+    }
+    return version != TARN_OK ? version : e;
 }
 
 /* ------------------------------------------------------------------ header fields */

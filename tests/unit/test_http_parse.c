@@ -187,6 +187,7 @@ static const struct refusal {
     BAD("GET http:///a HTTP/1.1\r\n" H "\r\n"),
     BAD("GET http://u@h/a HTTP/1.1\r\nHost: u@h\r\n\r\n"),
     BAD("GET http://other/a HTTP/1.1\r\n" H "\r\n"),
+    BAD("PRI * HTTP/1.1\r\n" H "\r\n"),
     BAD("CONNECT h:22 HTTP/1.1\r\n" H "\r\n"),
     BAD("G(T / HTTP/1.1\r\n" H "\r\n"),
     BAD("GET / HTTP/1.1 \r\n" H "\r\n"),
