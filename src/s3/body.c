@@ -95,6 +95,16 @@ tarn_err s3_digests_parse(s3_ctx *c, s3_digests *d)
     return parse_algorithm(c, d);
 }
 
+tarn_err s3_digests_of_body(s3_ctx *c, s3_digests *d)
+{
+    tarn_err e = s3_digests_parse(c, d);
+    if (e == TARN_OK && d->checksum.type == TARN_SUM_COMPOSITE) {
+        c->detail.message = tarn_arena_fmt(c->a, "Value for %s header is invalid.", tarn_sum_header(d->checksum.kind));
+        return TARN_E_INVALID_REQUEST;
+    }
+    return e;
+}
+
 tarn_err s3_payload_length(s3_ctx *c, uint64_t *n)
 {
     if (c->auth.has_decoded_length) {
@@ -190,7 +200,7 @@ tarn_err s3_body_trailer_checksum(s3_body *b, const s3_digests *d, tarn_checksum
     for (size_t i = 0; i < n; i++) {
         if (tarn_sum_by_header(t[i].name) != d->trailer_kind)
             continue;
-        if (!s3_checksum_parse(d->trailer_kind, t[i].value, out)) {
+        if (!s3_checksum_parse(d->trailer_kind, t[i].value, out) || out->type == TARN_SUM_COMPOSITE) {
             b->c->detail.message = tarn_arena_fmt(b->c->a, "Value for %s trailing header is invalid.", tarn_sum_header(d->trailer_kind));
             return TARN_E_INVALID_REQUEST;
         }
@@ -230,7 +240,7 @@ static tarn_err verify_small(s3_ctx *c, const s3_digests *d, tarn_str body)
 tarn_err s3_read_body(s3_ctx *c, size_t max_bytes, tarn_str *out)
 {
     s3_digests d;
-    tarn_err e = s3_digests_parse(c, &d);
+    tarn_err e = s3_digests_of_body(c, &d);
     if (e != TARN_OK)
         return e;
     tarn_str body;

@@ -13,23 +13,33 @@ typedef struct source {
     tarn_attrs attrs;
 } source;
 
-/* Finds and authorises the source. */
-static tarn_err open_source(s3_ctx *c, source *s)
+/* The caller may read the source, and its tags where they are copied too. */
+static tarn_err authorise_source(s3_ctx *c, const source *s, const s3_facts *facts, bool with_tags)
 {
-    tarn_policy *policy = NULL;
+    bool current = s->ref.sel == TARN_VERSION_CURRENT;
+    s3_ask q = {
+        .action = current ? "s3:GetObject" : "s3:GetObjectVersion", .bucket = &s->bucket, .facts = facts, .key = s->key, .ref = s->ref};
+    if (with_tags)
+        q.action = current ? "s3:GetObjectTagging" : "s3:GetObjectVersionTagging";
+    return s3_authorise(c, &q);
+}
+
+/* Finds and authorises the source. */
+static tarn_err open_source(s3_ctx *c, source *s, bool with_tags)
+{
+    s3_facts *facts = NULL;
     tarn_err e = s3_copy_source(c, &s->bucket_name, &s->key, &s->ref);
     if (e == TARN_OK)
         e = s3_refuse_encryption(c);
     if (e == TARN_OK)
-        e = s3_load_bucket(c, s->bucket_name, &s->bucket, &policy);
-    if (e == TARN_OK) {
-        const char *action = s->ref.sel == TARN_VERSION_CURRENT ? "s3:GetObject" : "s3:GetObjectVersion";
-        e = s3_authorise(c, action, &s->bucket, policy, s->key, NULL, 0);
-    }
-    tarn_policy_unref(policy);
-    if (e != TARN_OK)
-        return e;
-    e = tarn_object_stat(c->s3->store, &s->bucket, s->key, s->ref, c->a, &s->row);
+        e = s3_load_bucket(c, s->bucket_name, &s->bucket, &facts);
+    if (e == TARN_OK)
+        e = authorise_source(c, s, facts, false);
+    if (e == TARN_OK)
+        e = s3_hide_absent(c, tarn_object_stat(c->s3->store, &s->bucket, s->key, s->ref, c->a, &s->row), &s->bucket, facts);
+    if (e == TARN_OK && with_tags && s->row.tags_n > 0)
+        e = authorise_source(c, s, facts, true);
+    s3_facts_unref(facts);
     if (e == TARN_OK && s->row.delete_marker)
         return s3_fail(c, TARN_E_INVALID_REQUEST,
                        "The source of a copy request may not specifically refer to a delete marker by version id.");
@@ -140,12 +150,8 @@ static tarn_err copy_attrs(s3_ctx *c, const source *s, tarn_put_spec *spec, bool
     return TARN_OK;
 }
 
-static tarn_err copy_tags(s3_ctx *c, const source *s, tarn_put_spec *spec)
+static tarn_err copy_tags(s3_ctx *c, const source *s, tarn_put_spec *spec, bool replace)
 {
-    bool replace;
-    tarn_err e = directive(c, "x-amz-tagging-directive", &replace);
-    if (e != TARN_OK)
-        return e;
     if (replace)
         return s3_tags_from_header(c, &spec->tags, &spec->tags_n);
     spec->tags = s->row.tags;
@@ -176,20 +182,22 @@ static tarn_err check_self_copy(s3_ctx *c, const source *s, bool replace_meta)
 tarn_err s3_copy_object(s3_ctx *c)
 {
     source s = {0};
-    bool replace_meta = false;
+    bool replace_meta = false, replace_tags = false;
     tarn_put_spec spec = {.bucket = &c->bucket, .key = c->key};
     tarn_put_result res;
     tarn_err e = s3_may(c, "s3:PutObject");
     if (e == TARN_OK)
         e = directive(c, "x-amz-metadata-directive", &replace_meta);
     if (e == TARN_OK)
-        e = open_source(c, &s);
+        e = directive(c, "x-amz-tagging-directive", &replace_tags);
+    if (e == TARN_OK)
+        e = open_source(c, &s, !replace_tags);
     if (e == TARN_OK)
         e = check_self_copy(c, &s, replace_meta);
     if (e == TARN_OK)
         e = copy_attrs(c, &s, &spec, replace_meta);
     if (e == TARN_OK)
-        e = copy_tags(c, &s, &spec);
+        e = copy_tags(c, &s, &spec, replace_tags);
     if (e == TARN_OK && spec.tags_n > 0)
         e = s3_may(c, "s3:PutObjectTagging");
     if (e == TARN_OK)
@@ -206,6 +214,7 @@ tarn_err s3_copy_object(s3_ctx *c)
     if (e != TARN_OK)
         return e;
     s3_version_header(c, &res.row);
+    s3_expiration_header(c, &res.row);
     source_version_header(c, &s);
     return send_result(c, "CopyObjectResult", &res);
 }
@@ -259,7 +268,7 @@ tarn_err s3_upload_part_copy(s3_ctx *c)
     if (e == TARN_OK)
         e = tarn_attrs_unpack(up.attrs, c->a, &fixed);
     if (e == TARN_OK)
-        e = open_source(c, &s);
+        e = open_source(c, &s, false);
     if (e == TARN_OK)
         e = source_range(c, &s, &off, &len);
     if (e == TARN_OK && len > TARN_PUT_BYTES_MAX)

@@ -8,7 +8,7 @@ static tarn_err bypass(s3_ctx *c, tarn_str key, bool *out)
     *out = false;
     if (!tarn_str_ieqc(tarn_req_header(c->r, "x-amz-bypass-governance-retention"), "true"))
         return TARN_OK;
-    tarn_err e = s3_authorise(c, "s3:BypassGovernanceRetention", &c->bucket, c->policy, key, NULL, 0);
+    tarn_err e = s3_may_on(c, "s3:BypassGovernanceRetention", key);
     *out = e == TARN_OK;
     return e;
 }
@@ -86,7 +86,8 @@ static tarn_err read_object(s3_ctx *c, const s3_node *o, tarn_delete_spec *d, ta
     if (etag.n > 0 && !s3_etag_strip(etag, &d->if_match))
         return TARN_E_INVALID_ARGUMENT;
     const char *action = version->n > 0 ? "s3:DeleteObjectVersion" : "s3:DeleteObject";
-    tarn_err e = s3_authorise(c, action, &c->bucket, c->policy, d->key, NULL, 0);
+    s3_ask q = {.action = action, .bucket = &c->bucket, .facts = c->facts, .key = d->key, .ref = d->version};
+    tarn_err e = s3_authorise(c, &q);
     return e == TARN_OK ? bypass(c, d->key, &d->bypass_governance) : e;
 }
 

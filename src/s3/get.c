@@ -13,6 +13,15 @@ typedef struct span {
     bool partial; /* 206 */
 } span;
 
+static void last_modified_header(s3_ctx *c, const tarn_version_row *row)
+{
+    char mem[40];
+    tarn_sb b;
+    tarn_sb_init_fixed(&b, mem, sizeof mem);
+    tarn_sb_http_date(&b, row->mtime_ms);
+    tarn_resp_header(c->r, "Last-Modified", tarn_sb_view(&b));
+}
+
 /* Finds the version and turns delete markers into S3's answers. */
 static tarn_err find_version(s3_ctx *c, tarn_version_row *row)
 {
@@ -29,22 +38,16 @@ static tarn_err find_version(s3_ctx *c, tarn_version_row *row)
     if (e == TARN_E_NO_SUCH_VERSION)
         tarn_err_detail_add(&c->detail, "VersionId", s3_param(c, "versionId"));
     if (e == TARN_OK && row->delete_marker) {
-        char mem[40];
-        tarn_sb b;
         tarn_resp_headerc(c->r, "x-amz-delete-marker", "true");
         s3_version_header(c, row);
-        tarn_sb_init_fixed(&b, mem, sizeof mem);
-        tarn_sb_http_date(&b, row->mtime_ms);
-        tarn_resp_header(c->r, "Last-Modified", tarn_sb_view(&b));
+        last_modified_header(c, row);
         tarn_resp_headerc(c->r, "Allow", "DELETE");
         tarn_err_detail_add(&c->detail, "Method", tarn_req_method(c->r));
         tarn_err_detail_add(&c->detail, "ResourceType", TARN_STR("DeleteMarker"));
         return TARN_E_METHOD_NOT_ALLOWED;
     }
     /* Who may not list the bucket is not told which keys are absent. */
-    if (e == TARN_E_NO_SUCH_KEY && s3_authorise(c, "s3:ListBucket", &c->bucket, c->policy, TARN_STR_NULL, NULL, 0) != TARN_OK)
-        return TARN_E_ACCESS_DENIED;
-    return e;
+    return s3_hide_absent(c, e, &c->bucket, c->facts);
 }
 
 static tarn_err part_span(s3_ctx *c, const tarn_version_row *row, tarn_str text, span *s)
@@ -165,6 +168,7 @@ static tarn_err answer_object(s3_ctx *c, bool head)
     if (e == TARN_E_NOT_MODIFIED) {
         s3_etag_header(c, row.etag);
         s3_version_header(c, &row);
+        last_modified_header(c, &row);
     }
     if (e == TARN_OK)
         e = choose_span(c, &row, &s);
@@ -315,7 +319,10 @@ tarn_err s3_get_object_attributes(s3_ctx *c)
     attribute_set s = {0};
     tarn_version_row row;
     tarn_attrs attrs;
-    tarn_err e = parse_attribute_names(c, &s);
+    /* The object's own read permission is asked for too, not the attributes' alone. */
+    tarn_err e = s3_may(c, s3_has_param(c, "versionId") ? "s3:GetObjectVersion" : "s3:GetObject");
+    if (e == TARN_OK)
+        e = parse_attribute_names(c, &s);
     if (e == TARN_OK)
         e = find_version(c, &row);
     if (e == TARN_OK)
@@ -342,11 +349,7 @@ tarn_err s3_get_object_attributes(s3_ctx *c)
         tarn_sb_free(&x.b);
         return e;
     }
-    char mem[40];
-    tarn_sb b;
-    tarn_sb_init_fixed(&b, mem, sizeof mem);
-    tarn_sb_http_date(&b, row.mtime_ms);
-    tarn_resp_header(c->r, "Last-Modified", tarn_sb_view(&b));
+    last_modified_header(c, &row);
     s3_version_header(c, &row);
     return s3_xml_send(c, &x, 200);
 }

@@ -38,5 +38,8 @@ void lc_write(s3_xml *x, const lc_rule *rules, size_t n);
 bool lc_matches(const lc_rule *r, tarn_str key, uint64_t size, const tarn_pair *tags, size_t tags_n);
 /* When a version of that time is due after `days`: the next midnight behind them for real days. */
 int64_t lc_due_ms(int64_t from_ms, uint64_t days, uint64_t day_s);
+/* The rule that expires a current version first, and when; NULL when none does. */
+const lc_rule *lc_expiration(const lc_rule *rules, size_t n, const tarn_version_row *row, const tarn_pair *tags, size_t tags_n,
+                             uint64_t day_s, int64_t *when_ms);
 
 #endif

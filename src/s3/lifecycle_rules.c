@@ -292,3 +292,20 @@ int64_t lc_due_ms(int64_t from_ms, uint64_t days, uint64_t day_s)
         return due; /* a test's short day has no midnight */
     return (due + day_ms - 1) / day_ms * day_ms;
 }
+
+const lc_rule *lc_expiration(const lc_rule *rules, size_t n, const tarn_version_row *row, const tarn_pair *tags, size_t tags_n,
+                             uint64_t day_s, int64_t *when_ms)
+{
+    const lc_rule *first = NULL;
+    for (size_t i = 0; i < n; i++) {
+        const lc_rule *r = &rules[i];
+        if (!r->enabled || (r->days == 0 && r->date_ms == 0) || !lc_matches(r, row->key, row->size, tags, tags_n))
+            continue;
+        int64_t when = r->days > 0 ? lc_due_ms(row->mtime_ms, r->days, day_s) : r->date_ms;
+        if (first == NULL || when < *when_ms) {
+            first = r;
+            *when_ms = when;
+        }
+    }
+    return first;
+}

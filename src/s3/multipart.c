@@ -2,6 +2,8 @@
 /* Multipart uploads: create, complete, abort, list parts, list uploads. Parts themselves: put.c and copy.c. */
 #include "s3_internal.h"
 
+#include <string.h>
+
 #define LIST_UPLOADS_MAX 1000
 #define LIST_PARTS_MAX 1000
 
@@ -173,6 +175,7 @@ static tarn_err send_completed(s3_ctx *c, const tarn_put_result *res)
 {
     s3_xml x;
     s3_version_header(c, &res->row);
+    s3_expiration_header(c, &res->row);
     s3_xml_begin(&x, "CompleteMultipartUploadResult");
     s3_xml_open(&x, "Location");
     tarn_sb_cstr(&x.b, tarn_req_tls(c->r) ? "https://" : "http://");
@@ -317,10 +320,26 @@ typedef struct uploads_page {
     uint64_t max, count;
     bool truncated, url;
     tarn_str prefix, delimiter;
+    char prefix_mem[TARN_KEY_BYTES_MAX], key_mem[TARN_KEY_BYTES_MAX];
     tarn_str last_prefix; /* common prefix written last */
     tarn_str last_key;
     uint64_t last_id, last_nonce;
 } uploads_page;
+
+static tarn_str keep(char mem[TARN_KEY_BYTES_MAX], tarn_str s)
+{
+    TARN_ASSERT(s.n <= TARN_KEY_BYTES_MAX);
+    if (s.n > 0)
+        memcpy(mem, s.p, s.n);
+    return (tarn_str){mem, s.n};
+}
+
+static void remember(uploads_page *p, const tarn_upload_row *row)
+{
+    p->last_key = keep(p->key_mem, row->key);
+    p->last_id = row->upload_id;
+    p->last_nonce = row->nonce;
+}
 
 /* The common prefix of a key, or empty. */
 static tarn_str common_prefix(const uploads_page *p, tarn_str key)
@@ -337,9 +356,7 @@ static bool on_upload(void *ctx, const tarn_upload_row *row)
     tarn_attrs attrs;
     tarn_str common = common_prefix(p, row->key);
     if (common.n > 0 && tarn_str_eq(common, p->last_prefix)) {
-        p->last_key = tarn_arena_str(p->c->a, row->key);
-        p->last_id = row->upload_id;
-        p->last_nonce = row->nonce;
+        remember(p, row);
         return true;
     }
     if (p->count == p->max) {
@@ -347,15 +364,13 @@ static bool on_upload(void *ctx, const tarn_upload_row *row)
         return false;
     }
     p->count++;
-    p->last_key = tarn_arena_str(p->c->a, row->key);
-    p->last_id = row->upload_id;
-    p->last_nonce = row->nonce;
+    remember(p, row);
     if (common.n > 0) {
-        p->last_prefix = tarn_arena_str(p->c->a, common);
+        p->last_prefix = keep(p->prefix_mem, common);
         s3_xml_open(&p->x, "CommonPrefixes");
         s3_xml_key(&p->x, "Prefix", common, p->url);
         s3_xml_close(&p->x, "CommonPrefixes");
-        return p->last_prefix.p != NULL;
+        return !p->x.b.failed;
     }
     if (tarn_attrs_unpack(row->attrs, p->c->a, &attrs) != TARN_OK)
         return false;
@@ -379,6 +394,8 @@ tarn_err s3_list_uploads(s3_ctx *c)
     tarn_err e = s3_number_param(c, "max-uploads", LIST_UPLOADS_MAX, LIST_UPLOADS_MAX, &p.max);
     if (e != TARN_OK)
         return e;
+    if (key.n > TARN_KEY_BYTES_MAX || prefix.n > TARN_KEY_BYTES_MAX)
+        return TARN_E_KEY_TOO_LONG;
     if (id.n > 0 && key.n > 0 && !tarn_upload_id_parse(id, &after_id, &nonce))
         return s3_bad_argument(c, "Invalid uploadId marker", "upload-id-marker", id);
     p.url = enc.n > 0;

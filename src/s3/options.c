@@ -6,7 +6,7 @@
 #include "s3_internal.h"
 
 /* One '*' at most, as S3 has it. */
-static bool glob(tarn_str pattern, tarn_str text)
+bool s3_cors_glob(tarn_str pattern, tarn_str text)
 {
     ptrdiff_t star = tarn_str_chr(pattern, '*');
     if (star < 0)
@@ -19,7 +19,7 @@ static bool glob(tarn_str pattern, tarn_str text)
 static bool lists(const s3_node *rule, const char *element, tarn_str text, tarn_str *matched)
 {
     for (const s3_node *k = rule->first; k != NULL; k = k->next) {
-        if (!tarn_str_eqc(k->name, element) || !glob(tarn_str_trim(k->text), text))
+        if (!tarn_str_eqc(k->name, element) || !s3_cors_glob(tarn_str_trim(k->text), text))
             continue;
         if (matched != NULL)
             *matched = tarn_str_trim(k->text);
@@ -28,7 +28,7 @@ static bool lists(const s3_node *rule, const char *element, tarn_str text, tarn_
     return false;
 }
 
-static bool headers_allowed(s3_ctx *c, const s3_node *rule, tarn_str wanted)
+static bool headers_allowed(const s3_node *rule, tarn_str wanted)
 {
     while (wanted.n > 0) {
         tarn_str head;
@@ -42,20 +42,12 @@ static bool headers_allowed(s3_ctx *c, const s3_node *rule, tarn_str wanted)
             if (!tarn_str_eqc(k->name, "AllowedHeader"))
                 continue;
             tarn_str p = tarn_str_trim(k->text);
-            found = tarn_str_ieq(p, head) || (tarn_str_chr(p, '*') >= 0 && glob(p, head));
+            found = tarn_str_ieq(p, head) || (tarn_str_chr(p, '*') >= 0 && s3_cors_glob(p, head));
         }
         if (!found)
             return false;
     }
-    (void)c;
     return true;
-}
-
-static tarn_err load_rules(s3_ctx *c, s3_node **root)
-{
-    tarn_str body;
-    tarn_err e = tarn_meta_bucket_config_get(c->s3->meta, NULL, c->bucket.id, TARN_BC_CORS, c->a, &body);
-    return e == TARN_OK ? s3_xml_parse(body, c->a, root) : e;
 }
 
 static tarn_str join(s3_ctx *c, const s3_node *rule, const char *element)
@@ -90,10 +82,9 @@ static void allow_headers(s3_ctx *c, const s3_node *rule, tarn_str origin, tarn_
 void s3_cors_headers(s3_ctx *c)
 {
     tarn_str origin = tarn_req_header(c->r, "origin"), matched;
-    s3_node *root;
-    if (origin.p == NULL || !c->bucket_loaded || load_rules(c, &root) != TARN_OK)
+    if (origin.p == NULL || !c->bucket_loaded || c->facts->cors == NULL)
         return;
-    for (const s3_node *r = root->first; r != NULL; r = r->next) {
+    for (const s3_node *r = c->facts->cors->first; r != NULL; r = r->next) {
         if (!lists(r, "AllowedOrigin", origin, &matched) || !lists(r, "AllowedMethod", tarn_req_method(c->r), NULL))
             continue;
         allow_headers(c, r, origin, matched);
@@ -105,18 +96,14 @@ tarn_err s3_options(s3_ctx *c)
 {
     tarn_str origin = tarn_req_header(c->r, "origin"), method = tarn_req_header(c->r, "access-control-request-method"),
              wanted = tarn_req_header(c->r, "access-control-request-headers"), matched;
-    s3_node *root;
     if (origin.p == NULL)
         return s3_fail(c, TARN_E_BAD_REQUEST, "Insufficient information. Origin request header needed.");
     if (method.p == NULL)
         return s3_fail(c, TARN_E_BAD_REQUEST, "Invalid Access-Control-Request-Method: null");
-    tarn_err e = load_rules(c, &root);
-    if (e == TARN_E_NOT_FOUND)
+    if (c->facts->cors == NULL)
         return s3_fail(c, TARN_E_ACCESS_DENIED, "CORSResponse: CORS is not enabled for this bucket.");
-    if (e != TARN_OK)
-        return e;
-    for (const s3_node *r = root->first; r != NULL; r = r->next) {
-        if (!lists(r, "AllowedOrigin", origin, &matched) || !lists(r, "AllowedMethod", method, NULL) || !headers_allowed(c, r, wanted))
+    for (const s3_node *r = c->facts->cors->first; r != NULL; r = r->next) {
+        if (!lists(r, "AllowedOrigin", origin, &matched) || !lists(r, "AllowedMethod", method, NULL) || !headers_allowed(r, wanted))
             continue;
         allow_headers(c, r, origin, matched);
         if (wanted.n > 0)

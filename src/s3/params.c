@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Query parameters and request headers of S3 operations: reading, checking, and the headers of answers that tell an object. */
-#include "s3_internal.h"
+#include "lifecycle.h"
 
 #include <string.h>
 
@@ -69,6 +69,17 @@ bool s3_etag_strip(tarn_str in, tarn_str *out)
     return out->n > 0;
 }
 
+/* All digits; what does not fit 64 bits lies behind the end of any object. */
+static bool parse_offset(tarn_str s, uint64_t *out)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] < '0' || s.p[i] > '9')
+            return false;
+    if (s.n > 0 && !tarn_str_to_u64(s, out))
+        *out = UINT64_MAX;
+    return s.n > 0;
+}
+
 s3_range_result s3_range_parse(tarn_str header, uint64_t size, uint64_t *off, uint64_t *len)
 {
     if (header.p == NULL || !tarn_str_istarts(header, "bytes="))
@@ -83,7 +94,7 @@ s3_range_result s3_range_parse(tarn_str header, uint64_t size, uint64_t *off, ui
     tarn_str b = tarn_str_trim(tarn_str_sub(spec, (size_t)dash + 1, spec.n));
     uint64_t first, last;
     if (a.n == 0) { /* the last b bytes */
-        if (!tarn_str_to_u64(b, &last))
+        if (!parse_offset(b, &last))
             return S3_RANGE_NONE;
         if (last == 0 || size == 0)
             return S3_RANGE_UNSATISFIABLE;
@@ -91,10 +102,10 @@ s3_range_result s3_range_parse(tarn_str header, uint64_t size, uint64_t *off, ui
         *off = size - *len;
         return S3_RANGE_OK;
     }
-    if (!tarn_str_to_u64(a, &first))
+    if (!parse_offset(a, &first))
         return S3_RANGE_NONE;
     last = UINT64_MAX;
-    if (b.n > 0 && !tarn_str_to_u64(b, &last))
+    if (b.n > 0 && !parse_offset(b, &last))
         return S3_RANGE_NONE;
     if (last < first)
         return S3_RANGE_NONE;
@@ -256,10 +267,10 @@ static tarn_err collect_user_meta(s3_ctx *c, tarn_attrs *out)
     return TARN_OK;
 }
 
-static tarn_err check_storage_class(s3_ctx *c, tarn_str v)
+/* Classes whose objects can be read at once are kept as a name; those that would have to be restored first are not there. */
+tarn_err s3_check_storage_class(s3_ctx *c, tarn_str v)
 {
-    static const char *const known[] = {"STANDARD",     "REDUCED_REDUNDANCY", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER",
-                                        "DEEP_ARCHIVE", "OUTPOSTS",           "GLACIER_IR",  "SNOW",       "EXPRESS_ONEZONE"};
+    static const char *const known[] = {"STANDARD", "REDUCED_REDUNDANCY", "STANDARD_IA", "ONEZONE_IA", "INTELLIGENT_TIERING", "GLACIER_IR"};
     if (v.p == NULL)
         return TARN_OK;
     for (size_t i = 0; i < TARN_ARRAY_LEN(known); i++)
@@ -312,7 +323,7 @@ tarn_err s3_attrs_from_headers(s3_ctx *c, tarn_attrs *out)
     out->expires = tarn_req_header(c->r, "expires");
     out->website_redirect = tarn_req_header(c->r, "x-amz-website-redirect-location");
     out->storage_class = tarn_req_header(c->r, "x-amz-storage-class");
-    e = check_storage_class(c, out->storage_class);
+    e = s3_check_storage_class(c, out->storage_class);
     if (e != TARN_OK)
         return e;
     if (tarn_str_eqc(out->storage_class, "STANDARD"))
@@ -338,6 +349,29 @@ void s3_version_header(s3_ctx *c, const tarn_version_row *row)
     tarn_sb_init_fixed(&b, mem, sizeof mem);
     tarn_version_format(&b, row);
     tarn_resp_header(c->r, "x-amz-version-id", tarn_sb_view(&b));
+}
+
+void s3_expiration_header(s3_ctx *c, const tarn_version_row *row)
+{
+    tarn_pair *tags = NULL;
+    size_t tags_n = 0;
+    int64_t when;
+    char mem[1024];
+    tarn_sb b;
+    if (c->facts == NULL || c->facts->rules_n == 0)
+        return;
+    if (row->tags.n > 0 && tarn_tags_unpack(row->tags, c->a, &tags, &tags_n) != TARN_OK)
+        return;
+    const lc_rule *r = lc_expiration(c->facts->rules, c->facts->rules_n, row, tags, tags_n, c->s3->lifecycle_day_s, &when);
+    if (r == NULL)
+        return;
+    tarn_sb_init_fixed(&b, mem, sizeof mem);
+    tarn_sb_cstr(&b, "expiry-date=\"");
+    tarn_sb_http_date(&b, when);
+    tarn_sb_cstr(&b, "\", rule-id=\"");
+    tarn_sb_urlencode(&b, r->id, false);
+    tarn_sb_cstr(&b, "\"");
+    tarn_resp_header(c->r, "x-amz-expiration", tarn_sb_view(&b));
 }
 
 void s3_etag_header(s3_ctx *c, tarn_str etag)
@@ -445,6 +479,8 @@ tarn_err s3_object_headers(s3_ctx *c, const tarn_version_row *row, const tarn_at
     if (row->parts_n > 0 && s3_has_param(c, "partNumber"))
         tarn_resp_header_u64(c->r, "x-amz-mp-parts-count", row->parts_n);
     lock_headers(c, row);
+    if (row->current)
+        s3_expiration_header(c, row);
     if (with_checksum)
         s3_checksum_headers(c, &attrs->checksum);
     return user_meta_headers(c, attrs);

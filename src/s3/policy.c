@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bucket policies: stored as they came, after the policy engine has understood them. */
+/* Bucket policies: stored as they came, after the policy engine has understood them. How they are kept: facts.c. */
 #include "s3_internal.h"
 
 typedef struct policy_args {
@@ -42,6 +42,8 @@ tarn_err s3_put_policy(s3_ctx *c)
         return TARN_E_MALFORMED_POLICY;
     if (e == TARN_OK)
         e = tarn_policy_parse(TARN_POLICY_BUCKET, a.body, c->bucket.name, &p, c->a, &c->detail);
+    if (e == TARN_OK && c->facts->block_public_policy && tarn_policy_is_public(p))
+        e = s3_fail(c, TARN_E_ACCESS_DENIED, "The bucket's public access block (BlockPublicPolicy) does not allow a public policy.");
     tarn_policy_unref(p);
     if (e == TARN_OK)
         e = tarn_meta_commit(c->s3->meta, policy_tx, &a);
@@ -63,7 +65,7 @@ tarn_err s3_get_policy_status(s3_ctx *c)
         return e;
     s3_xml x;
     s3_xml_begin(&x, "PolicyStatus");
-    s3_xml_textc(&x, "IsPublic", tarn_policy_is_public(c->policy) ? "TRUE" : "FALSE");
+    s3_xml_textc(&x, "IsPublic", c->facts->policy_public ? "TRUE" : "FALSE");
     s3_xml_close(&x, "PolicyStatus");
     return s3_xml_send(c, &x, 200);
 }

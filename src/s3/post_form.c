@@ -25,7 +25,7 @@ typedef struct form {
     bool eof;
     tarn_pair fields[FIELDS_MAX];
     size_t fields_n;
-    tarn_str filename, file_type;
+    tarn_str filename;
     bool has_file;
 } form;
 
@@ -112,27 +112,53 @@ static tarn_err after_delimiter(form *f, bool *end)
     return *end || line ? TARN_OK : TARN_E_MALFORMED_POST;
 }
 
-/* name="…" of a Content-Disposition; {NULL,0} when it is not there. */
-static tarn_str disposition_param(tarn_str v, const char *name)
+/* The end of a value that begins at v.p[at]: behind the closing quote, or at the next ';'. */
+static size_t value_end(tarn_str v, size_t at)
 {
-    tarn_str rest = v;
-    while (rest.n > 0) {
-        tarn_str head;
-        if (!tarn_str_split(rest, ';', &head, &rest)) {
-            head = rest;
-            rest = TARN_STR_NULL;
-        }
-        tarn_str k, val;
-        if (!tarn_str_split(tarn_str_trim(head), '=', &k, &val) || !tarn_str_ieqc(k, name))
+    if (at < v.n && v.p[at] == '"') {
+        for (at++; at < v.n && v.p[at] != '"'; at++)
+            if (v.p[at] == '\\' && at + 1 < v.n)
+                at++;
+        return at < v.n ? at + 1 : at;
+    }
+    while (at < v.n && v.p[at] != ';')
+        at++;
+    return at;
+}
+
+/* name="…" of a Content-Disposition; {NULL,0} when it is not there. Browsers escape a quote as %22 or \": the latter is undone. */
+static tarn_str disposition_param(tarn_arena *a, tarn_str v, const char *name)
+{
+    size_t at = 0;
+    while (at < v.n) {
+        size_t start = at;
+        while (at < v.n && v.p[at] != '=' && v.p[at] != ';')
+            at++;
+        tarn_str k = tarn_str_trim(tarn_str_sub(v, start, at - start));
+        if (at == v.n || v.p[at] == ';') {
+            at++;
             continue;
-        if (val.n >= 2 && val.p[0] == '"' && val.p[val.n - 1] == '"')
-            val = tarn_str_sub(val, 1, val.n - 2);
-        return val.p != NULL ? val : TARN_STR("");
+        }
+        size_t end = value_end(v, ++at);
+        tarn_str val = tarn_str_trim(tarn_str_sub(v, at, end - at));
+        at = end < v.n && v.p[end] == ';' ? end + 1 : end;
+        if (!tarn_str_ieqc(k, name))
+            continue;
+        if (val.n < 2 || val.p[0] != '"' || val.p[val.n - 1] != '"')
+            return val.p != NULL ? val : TARN_STR("");
+        char *mem = tarn_arena_alloc(a, val.n);
+        size_t n = 0;
+        for (size_t i = 1; mem != NULL && i + 1 < val.n; i++) {
+            if (val.p[i] == '\\' && i + 2 < val.n && (val.p[i + 1] == '"' || val.p[i + 1] == '\\'))
+                i++;
+            mem[n++] = val.p[i];
+        }
+        return (tarn_str){mem, n};
     }
     return TARN_STR_NULL;
 }
 
-static tarn_err read_part_head(form *f, tarn_str *name, tarn_str *filename, tarn_str *type)
+static tarn_err read_part_head(form *f, tarn_str *name, tarn_str *filename)
 {
     size_t len;
     tarn_err e = seek_to(f, TARN_STR("\r\n\r\n"), PART_HEAD_BYTES_MAX, &len);
@@ -142,7 +168,7 @@ static tarn_err read_part_head(form *f, tarn_str *name, tarn_str *filename, tarn
     if (head.p == NULL)
         return TARN_E_NO_MEMORY;
     f->at += len + 4;
-    *name = *filename = *type = TARN_STR_NULL;
+    *name = *filename = TARN_STR_NULL;
     while (head.n > 0) {
         ptrdiff_t i = tarn_str_find(head, TARN_STR("\r\n"));
         tarn_str line = i < 0 ? head : tarn_str_sub(head, 0, (size_t)i), k, v;
@@ -150,12 +176,10 @@ static tarn_err read_part_head(form *f, tarn_str *name, tarn_str *filename, tarn
         if (!tarn_str_split(line, ':', &k, &v))
             return TARN_E_MALFORMED_POST;
         v = tarn_str_trim(v);
-        if (tarn_str_ieqc(k, "content-disposition")) {
-            *name = disposition_param(v, "name");
-            *filename = disposition_param(v, "filename");
-        } else if (tarn_str_ieqc(k, "content-type")) {
-            *type = v;
-        }
+        if (!tarn_str_ieqc(k, "content-disposition"))
+            continue;
+        *name = disposition_param(f->c->a, v, "name");
+        *filename = disposition_param(f->c->a, v, "filename");
     }
     return name->p != NULL ? TARN_OK : TARN_E_MALFORMED_POST;
 }
@@ -193,19 +217,18 @@ static tarn_err read_fields(form *f)
     f->at += len + first.n;
     for (;;) {
         bool end;
-        tarn_str name, filename, type;
+        tarn_str name, filename;
         e = after_delimiter(f, &end);
         if (e != TARN_OK)
             return e;
         if (end)
             return TARN_OK;
-        e = read_part_head(f, &name, &filename, &type);
+        e = read_part_head(f, &name, &filename);
         if (e != TARN_OK)
             return e;
         if (tarn_str_ieqc(name, "file")) {
             f->has_file = true;
             f->filename = filename;
-            f->file_type = type;
             return TARN_OK;
         }
         e = seek_to(f, (tarn_str){f->delim, f->delim_n}, FIELD_BYTES_MAX, &len);
@@ -240,34 +263,22 @@ static tarn_err replace_filename(form *f)
 /* Either all fields of a signature are there, or none (then the form is anonymous). */
 static tarn_err verify(form *f, tarn_str *policy_json)
 {
-    static const char *const needed[] = {"policy", "x-amz-algorithm", "x-amz-credential", "x-amz-date", "x-amz-signature"};
     s3_ctx *c = f->c;
-    size_t there = 0;
     *policy_json = TARN_STR_NULL;
-    for (size_t i = 0; i < TARN_ARRAY_LEN(needed); i++)
-        there += field(f, needed[i]).p != NULL ? 1 : 0;
-    if (field(f, "awsaccesskeyid").p != NULL || field(f, "signature").p != NULL)
-        return s3_fail(c, TARN_E_INVALID_REQUEST,
-                       "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.");
-    if (there == 0)
-        return TARN_OK;
-    for (size_t i = 0; i < TARN_ARRAY_LEN(needed); i++) {
-        if (field(f, needed[i]).p != NULL)
-            continue;
-        c->detail.message = tarn_arena_fmt(
-            c->a, "Bucket POST must contain a field named '%s'.  If it is specified, please check the order of the fields.", needed[i]);
-        tarn_err_detail_add(&c->detail, "ArgumentName", tarn_str_of(needed[i]));
-        return TARN_E_INVALID_ARGUMENT;
-    }
     tarn_form_auth a = {.policy_base64 = field(f, "policy"),
                         .algorithm = field(f, "x-amz-algorithm"),
                         .credential = field(f, "x-amz-credential"),
                         .amz_date = field(f, "x-amz-date"),
                         .signature = field(f, "x-amz-signature"),
-                        .security_token = field(f, "x-amz-security-token")};
+                        .security_token = field(f, "x-amz-security-token"),
+                        .v2_access_key = field(f, "awsaccesskeyid"),
+                        .v2_signature = field(f, "signature")};
     tarn_err e = tarn_auth_verify_form(c->s3->auth, &a, tarn_req_time_ms(c->r), c->a, &c->auth, &c->detail);
     if (e != TARN_OK)
         return e;
+    tarn_req_set_identity(c->r, c->auth.access_key);
+    if (a.policy_base64.p == NULL)
+        return TARN_OK;
     size_t n;
     uint8_t *json = tarn_arena_alloc(c->a, a.policy_base64.n + 4);
     if (json == NULL)
@@ -299,21 +310,39 @@ static tarn_err form_user_meta(form *f, tarn_attrs *a)
 static tarn_err form_tags(form *f, tarn_put_spec *spec)
 {
     tarn_str xml = field(f, "tagging");
-    tarn_pair tags[TARN_OBJECT_TAGS_MAX + 1];
-    size_t n = 0;
+    tarn_pair *tags;
+    size_t n;
     s3_node *root;
     if (xml.n == 0)
         return TARN_OK;
     tarn_err e = s3_xml_parse(xml, f->c->a, &root);
-    const s3_node *set = e == TARN_OK ? s3_node_child(root, "TagSet") : NULL;
-    for (const s3_node *t = set != NULL ? set->first : NULL; t != NULL && n <= TARN_OBJECT_TAGS_MAX; t = t->next)
-        tags[n++] = (tarn_pair){s3_node_text(t, "Key"), s3_node_text(t, "Value")};
+    if (e == TARN_OK)
+        e = s3_tags_from_xml(root, f->c->a, &tags, &n);
     if (e == TARN_OK)
         e = s3_tags_check(f->c, tags, n, TARN_OBJECT_TAGS_MAX);
     if (e == TARN_OK)
         e = tarn_tags_pack(tags, n, f->c->a, &spec->tags);
+    if (e != TARN_OK)
+        return e;
     spec->tags_n = (uint32_t)n;
-    return e;
+    f->c->request_tags = tags;
+    f->c->request_tags_n = n;
+    return TARN_OK;
+}
+
+/* Fields that ask for what is not there, or what an owner-enforced bucket does not give. */
+static tarn_err form_refuse(form *f)
+{
+    tarn_str acl = field(f, "acl");
+    if (acl.n > 0 && !tarn_str_eqc(acl, "private") && !tarn_str_eqc(acl, "bucket-owner-full-control"))
+        return TARN_E_ACL_NOT_SUPPORTED;
+    for (size_t i = 0; i < f->fields_n; i++) {
+        if (tarn_str_starts(f->fields[i].name, "x-amz-server-side-encryption"))
+            return s3_fail(f->c, TARN_E_NOT_IMPLEMENTED, "Server-side encryption is not implemented.");
+        if (tarn_str_starts(f->fields[i].name, "x-amz-object-lock-"))
+            return s3_fail(f->c, TARN_E_NOT_IMPLEMENTED, "Object lock fields in forms are not implemented.");
+    }
+    return s3_check_storage_class(f->c, field(f, "x-amz-storage-class"));
 }
 
 static tarn_err form_checksum(form *f, tarn_checksum *sum)
@@ -348,8 +377,14 @@ static tarn_err build_spec(form *f, tarn_put_spec *spec, tarn_checksum *sum)
     spec->attrs.cache_control = field(f, "cache-control");
     spec->attrs.content_disposition = field(f, "content-disposition");
     spec->attrs.content_encoding = field(f, "content-encoding");
+    spec->attrs.content_language = field(f, "content-language");
     spec->attrs.expires = field(f, "expires");
-    e = form_user_meta(f, &spec->attrs);
+    spec->attrs.website_redirect = field(f, "x-amz-website-redirect-location");
+    if (!tarn_str_eqc(field(f, "x-amz-storage-class"), "STANDARD"))
+        spec->attrs.storage_class = field(f, "x-amz-storage-class");
+    e = form_refuse(f);
+    if (e == TARN_OK)
+        e = form_user_meta(f, &spec->attrs);
     if (e == TARN_OK)
         e = form_tags(f, spec);
     if (e == TARN_OK)
@@ -409,6 +444,7 @@ static tarn_err answer(form *f, const tarn_put_result *res)
         redirect = field(f, "redirect");
     s3_etag_header(c, res->row.etag);
     s3_version_header(c, &res->row);
+    s3_expiration_header(c, &res->row);
     s3_checksum_headers(c, &res->checksum);
     tarn_sb url;
     tarn_sb_init(&url, 16384);
@@ -488,6 +524,9 @@ tarn_err s3_post_form(s3_ctx *c)
     if (f->win == NULL)
         return TARN_E_NO_MEMORY;
     tarn_err e = read_boundary(f);
+    /* The form is what is signed: a header or a presigned URL would not cover its body. */
+    if (e == TARN_OK && c->auth.mode != TARN_AUTH_ANONYMOUS)
+        e = s3_bad_argument(c, "Only one auth mechanism allowed; a form is signed by its own fields.", "Authorization", TARN_STR_NULL);
     if (e == TARN_OK)
         e = read_fields(f);
     if (e == TARN_OK && !f->has_file)
@@ -500,6 +539,8 @@ tarn_err s3_post_form(s3_ctx *c)
         e = build_spec(f, &spec, &sum);
     if (e == TARN_OK)
         e = s3_may(c, "s3:PutObject");
+    if (e == TARN_OK && spec.tags_n > 0)
+        e = s3_may(c, "s3:PutObjectTagging");
     if (e == TARN_OK)
         e = store_file(f, policy, &spec, &sum, &res);
     return e == TARN_OK ? answer(f, &res) : e;

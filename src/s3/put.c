@@ -12,26 +12,33 @@ typedef struct upload {
     tarn_put_spec spec;
 } upload;
 
+/* Everything announced is there: what follows may only be the end (and in chunked modes what verifies it). */
+static tarn_err expect_end(s3_body *body)
+{
+    uint8_t more;
+    size_t got;
+    tarn_err e = s3_body_read(body, &more, 1, &got);
+    return e == TARN_OK && got > 0 ? TARN_E_INCOMPLETE_BODY : e;
+}
+
 /* Reads the whole payload into p. */
 static tarn_err receive(s3_ctx *c, upload *u, tarn_put *p)
 {
     s3_body body;
     tarn_err e = s3_body_open(c, &body);
-    while (e == TARN_OK) {
+    while (e == TARN_OK && tarn_put_bytes(p) < u->length) {
         uint8_t *buf;
-        size_t cap, got;
+        size_t cap, got = 0;
         e = tarn_put_reserve(p, &buf, &cap);
-        if (e != TARN_OK)
-            break;
-        e = s3_body_read(&body, buf, cap, &got);
-        if (e != TARN_OK || got == 0)
-            break;
-        e = tarn_put_advance(p, got);
-        if (e == TARN_OK && tarn_put_bytes(p) > u->length)
-            e = TARN_E_INCOMPLETE_BODY;
+        if (e == TARN_OK) {
+            uint64_t left = u->length - tarn_put_bytes(p);
+            e = s3_body_read(&body, buf, cap < left ? cap : (size_t)left, &got);
+        }
+        if (e == TARN_OK)
+            e = got > 0 ? tarn_put_advance(p, got) : TARN_E_INCOMPLETE_BODY;
     }
-    if (e == TARN_OK && tarn_put_bytes(p) != u->length)
-        e = TARN_E_INCOMPLETE_BODY;
+    if (e == TARN_OK)
+        e = expect_end(&body);
     if (e == TARN_OK)
         e = s3_body_trailer_checksum(&body, &u->digests, &u->given);
     if (e == TARN_OK && u->given.kind == TARN_SUM_NONE)
@@ -57,7 +64,7 @@ static tarn_err prepare(s3_ctx *c, upload *u)
     if (e == TARN_OK)
         e = check_sizes(c, u);
     if (e == TARN_OK)
-        e = s3_digests_parse(c, &u->digests);
+        e = s3_digests_of_body(c, &u->digests);
     if (e != TARN_OK)
         return e;
     u->spec.bucket = &c->bucket;
@@ -105,10 +112,23 @@ static tarn_err check_lock_digest(s3_ctx *c, const upload *u)
                    "Content-MD5 OR x-amz-checksum- HTTP header is required for Put Object requests with Object Lock parameters");
 }
 
+/* What would change the meaning of an upload and is not there. */
+static tarn_err refuse_unknown(s3_ctx *c)
+{
+    tarn_str version = s3_param(c, "versionId");
+    if (version.p != NULL)
+        return s3_bad_argument(c, "This operation does not accept a version-id.", "versionId", version);
+    if (tarn_req_header(c->r, "x-amz-write-offset-bytes").p != NULL)
+        return s3_fail(c, TARN_E_NOT_IMPLEMENTED, "Appending to objects is not implemented.");
+    return TARN_OK;
+}
+
 tarn_err s3_put_object(s3_ctx *c)
 {
     upload u = {0};
-    tarn_err e = prepare(c, &u);
+    tarn_err e = refuse_unknown(c);
+    if (e == TARN_OK)
+        e = prepare(c, &u);
     if (e == TARN_OK)
         e = s3_attrs_from_headers(c, &u.spec.attrs);
     if (e == TARN_OK)
@@ -130,6 +150,7 @@ tarn_err s3_put_object(s3_ctx *c)
         return e;
     s3_etag_header(c, res.row.etag);
     s3_version_header(c, &res.row);
+    s3_expiration_header(c, &res.row);
     s3_checksum_headers(c, &res.checksum);
     return s3_send_empty(c, 200);
 }

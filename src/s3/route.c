@@ -3,8 +3,8 @@
  * The one route table of the S3 API, and the way of a request through it:
  *   target → bucket and key → route → authenticated → authorised → handler → answered.
  *
- * Invariants: (1) a request whose sub-resource is in the table but whose method is not gets 405, one with a sub-resource that
- * S3 has and tarn has not gets 501, never the answer of the plain operation; (2) nothing is looked up or changed before
+ * Invariants: (1) a sub-resource is never answered as the plain operation: one that the table has not at all, or with a row
+ * without a handler, gets 501; one that it has for other methods gets 405; (2) nothing is looked up or changed before
  * the signature has been verified; (3) every handler runs behind a policy decision, its own (S3_F_OWN_AUTH) or this file's.
  */
 #include "s3_internal.h"
@@ -26,8 +26,7 @@ const s3_route s3_routes[] = {
     {"DELETE", BKT, "policy", NULL, NULL, "s3:DeleteBucketPolicy", "DeleteBucketPolicy", s3_delete_policy, 0},
     {"GET", BKT, "policyStatus", NULL, NULL, "s3:GetBucketPolicyStatus", "GetBucketPolicyStatus", s3_get_policy_status, 0},
     {"GET", BKT, "lifecycle", NULL, NULL, "s3:GetLifecycleConfiguration", "GetBucketLifecycleConfiguration", s3_get_lifecycle, 0},
-    {"PUT", BKT, "lifecycle", NULL, NULL, "s3:PutLifecycleConfiguration", "PutBucketLifecycleConfiguration", s3_put_lifecycle,
-     S3_F_CHECKSUM},
+    {"PUT", BKT, "lifecycle", NULL, NULL, "s3:PutLifecycleConfiguration", "PutBucketLifecycleConfiguration", s3_put_lifecycle, 0},
     {"DELETE", BKT, "lifecycle", NULL, NULL, "s3:PutLifecycleConfiguration", "DeleteBucketLifecycle", s3_delete_lifecycle, 0},
     {"GET", BKT, "tagging", NULL, NULL, "s3:GetBucketTagging", "GetBucketTagging", s3_get_bucket_tagging, 0},
     {"PUT", BKT, "tagging", NULL, NULL, "s3:PutBucketTagging", "PutBucketTagging", s3_put_bucket_tagging, 0},
@@ -36,6 +35,16 @@ const s3_route s3_routes[] = {
     {"PUT", BKT, "object-lock", NULL, NULL, "s3:PutBucketObjectLockConfiguration", "PutObjectLockConfiguration", s3_put_lock_config, 0},
     {"GET", BKT, "acl", NULL, NULL, "s3:GetBucketAcl", "GetBucketAcl", s3_get_acl, 0},
     {"PUT", BKT, "acl", NULL, NULL, "s3:PutBucketAcl", "PutBucketAcl", s3_put_acl, 0},
+    {"PUT", BKT, "encryption", NULL, NULL, "s3:PutEncryptionConfiguration", "PutBucketEncryption", NULL, 0},
+    {"DELETE", BKT, "encryption", NULL, NULL, "s3:PutEncryptionConfiguration", "DeleteBucketEncryption", NULL, 0},
+    {"PUT", BKT, "website", NULL, NULL, "s3:PutBucketWebsite", "PutBucketWebsite", NULL, 0},
+    {"DELETE", BKT, "website", NULL, NULL, "s3:DeleteBucketWebsite", "DeleteBucketWebsite", NULL, 0},
+    {"PUT", BKT, "replication", NULL, NULL, "s3:PutReplicationConfiguration", "PutBucketReplication", NULL, 0},
+    {"DELETE", BKT, "replication", NULL, NULL, "s3:PutReplicationConfiguration", "DeleteBucketReplication", NULL, 0},
+    {"PUT", BKT, "notification", NULL, NULL, "s3:PutBucketNotification", "PutBucketNotificationConfiguration", NULL, 0},
+    {"PUT", BKT, "logging", NULL, NULL, "s3:PutBucketLogging", "PutBucketLogging", NULL, 0},
+    {"PUT", BKT, "accelerate", NULL, NULL, "s3:PutAccelerateConfiguration", "PutBucketAccelerateConfiguration", NULL, 0},
+    {"PUT", BKT, "requestPayment", NULL, NULL, "s3:PutBucketRequestPayment", "PutBucketRequestPayment", NULL, 0},
     {"GET", BKT, "encryption", NULL, NULL, "s3:GetEncryptionConfiguration", "GetBucketEncryption", s3_get_config, 0},
     {"GET", BKT, "cors", NULL, NULL, "s3:GetBucketCORS", "GetBucketCors", s3_get_config, 0},
     {"PUT", BKT, "cors", NULL, NULL, "s3:PutBucketCORS", "PutBucketCors", s3_put_config, 0},
@@ -54,7 +63,7 @@ const s3_route s3_routes[] = {
     {"GET", BKT, "requestPayment", NULL, NULL, "s3:GetBucketRequestPayment", "GetBucketRequestPayment", s3_get_config, 0},
     {"GET", BKT, "uploads", NULL, NULL, "s3:ListBucketMultipartUploads", "ListMultipartUploads", s3_list_uploads, 0},
     {"GET", BKT, "versions", NULL, NULL, "s3:ListBucketVersions", "ListObjectVersions", s3_list_versions, 0},
-    {"POST", BKT, "delete", NULL, NULL, NULL, "DeleteObjects", s3_delete_objects, S3_F_OWN_AUTH | S3_F_CHECKSUM},
+    {"POST", BKT, "delete", NULL, NULL, NULL, "DeleteObjects", s3_delete_objects, S3_F_OWN_AUTH},
     {"GET", BKT, "list-type", NULL, NULL, "s3:ListBucket", "ListObjectsV2", s3_list_v2, 0},
     /* buckets */
     {"GET", BKT, NULL, NULL, NULL, "s3:ListBucket", "ListObjects", s3_list_v1, 0},
@@ -71,7 +80,7 @@ const s3_route s3_routes[] = {
     {"DELETE", OBJ, "uploadId", NULL, NULL, "s3:AbortMultipartUpload", "AbortMultipartUpload", s3_abort_upload, 0},
     {"GET", OBJ, "uploadId", NULL, NULL, "s3:ListMultipartUploadParts", "ListParts", s3_list_parts, 0},
     {"GET", OBJ, "tagging", NULL, NULL, "s3:GetObjectTagging", "GetObjectTagging", s3_get_object_tagging, 0},
-    {"PUT", OBJ, "tagging", NULL, NULL, "s3:PutObjectTagging", "PutObjectTagging", s3_put_object_tagging, 0},
+    {"PUT", OBJ, "tagging", NULL, NULL, "s3:PutObjectTagging", "PutObjectTagging", s3_put_object_tagging, S3_F_OWN_AUTH},
     {"DELETE", OBJ, "tagging", NULL, NULL, "s3:DeleteObjectTagging", "DeleteObjectTagging", s3_delete_object_tagging, 0},
     {"GET", OBJ, "retention", NULL, NULL, "s3:GetObjectRetention", "GetObjectRetention", s3_get_retention, 0},
     {"PUT", OBJ, "retention", NULL, NULL, "s3:PutObjectRetention", "PutObjectRetention", s3_put_retention, 0},
@@ -198,7 +207,8 @@ static bool route_fits(s3_ctx *c, const s3_route *t)
     return t->header == NULL || tarn_req_header(c->r, t->header).p != NULL;
 }
 
-static tarn_err no_plain_operation(s3_ctx *c, s3_resource resource)
+/* May the request be answered by a row without a query key? OK, or what it is answered with instead. */
+static tarn_err check_plain(s3_ctx *c, s3_resource resource)
 {
     for (size_t i = 0; i < TARN_ARRAY_LEN(sub_resources); i++) {
         if (!s3_has_param(c, sub_resources[i]))
@@ -206,42 +216,38 @@ static tarn_err no_plain_operation(s3_ctx *c, s3_resource resource)
         for (size_t k = 0; k < s3_routes_n; k++) {
             const s3_route *t = &s3_routes[k];
             if (t->resource == resource && t->query_key != NULL && tarn_str_eqc(tarn_str_of(t->query_key), sub_resources[i]))
-                return TARN_E_NOT_IMPLEMENTED;
+                return TARN_E_METHOD_NOT_ALLOWED;
         }
         return s3_fail(c, TARN_E_NOT_IMPLEMENTED, "This sub-resource is not implemented.");
     }
     return TARN_OK;
 }
 
-static tarn_err find_route(s3_ctx *c)
+static tarn_err wrong_method(s3_ctx *c, s3_resource resource)
 {
-    s3_resource resource = c->key.n > 0 ? S3_ON_OBJECT : c->bucket_name.n > 0 ? S3_ON_BUCKET : S3_ON_SERVICE;
-    tarn_str method = tarn_req_method(c->r);
-    bool plain_checked = false;
-    for (size_t i = 0; i < s3_routes_n; i++) {
-        const s3_route *t = &s3_routes[i];
-        if (t->resource != resource || !tarn_str_eqc(method, t->method) || !route_fits(c, t))
-            continue;
-        if (t->query_key == NULL && !plain_checked) {
-            plain_checked = true;
-            tarn_err e = no_plain_operation(c, resource);
-            if (e != TARN_OK)
-                return e;
-        }
-        if (t->handler == NULL)
-            return TARN_E_NOT_IMPLEMENTED;
-        c->route = t;
-        return TARN_OK;
-    }
-    tarn_err e = no_plain_operation(c, resource);
-    if (e != TARN_OK)
-        return e;
-    tarn_err_detail_add(&c->detail, "Method", method);
+    tarn_err_detail_add(&c->detail, "Method", tarn_req_method(c->r));
     tarn_err_detail_add(&c->detail, "ResourceType",
                         resource == S3_ON_OBJECT   ? TARN_STR("OBJECT")
                         : resource == S3_ON_BUCKET ? TARN_STR("BUCKET")
                                                    : TARN_STR("SERVICE"));
     return TARN_E_METHOD_NOT_ALLOWED;
+}
+
+static tarn_err find_route(s3_ctx *c)
+{
+    s3_resource resource = c->key.n > 0 ? S3_ON_OBJECT : c->bucket_name.n > 0 ? S3_ON_BUCKET : S3_ON_SERVICE;
+    tarn_str method = tarn_req_method(c->r);
+    tarn_err plain = check_plain(c, resource);
+    for (size_t i = 0; i < s3_routes_n; i++) {
+        const s3_route *t = &s3_routes[i];
+        if (t->resource != resource || !tarn_str_eqc(method, t->method) || !route_fits(c, t))
+            continue;
+        if (t->query_key == NULL && plain != TARN_OK)
+            break;
+        c->route = t;
+        return t->handler != NULL ? TARN_OK : s3_fail(c, TARN_E_NOT_IMPLEMENTED, "This operation is not implemented.");
+    }
+    return plain == TARN_OK || plain == TARN_E_METHOD_NOT_ALLOWED ? wrong_method(c, resource) : plain;
 }
 
 /* ------------------------------------------------------------------ the way of a request */
@@ -250,31 +256,8 @@ static tarn_err check_payload_mode(s3_ctx *c)
     bool chunked = c->auth.payload == TARN_PAYLOAD_SIGNED_CHUNKS || c->auth.payload == TARN_PAYLOAD_SIGNED_CHUNKS_TRAILER ||
                    c->auth.payload == TARN_PAYLOAD_UNSIGNED_TRAILER;
     if (chunked && !(c->route->flags & S3_F_STREAMING))
-        return s3_bad_argument(c, "A streaming payload is only allowed where an object or a part is uploaded.", "x-amz-content-sha256",
-                               tarn_req_header(c->r, "x-amz-content-sha256"));
+        return s3_fail(c, TARN_E_INVALID_REQUEST, "A streaming payload is only allowed where an object or a part is uploaded.");
     return TARN_OK;
-}
-
-/* With ?versionId= S3 asks for another action. */
-static const char *const versioned_actions[][2] = {
-    {"s3:GetObject", "s3:GetObjectVersion"},
-    {"s3:DeleteObject", "s3:DeleteObjectVersion"},
-    {"s3:GetObjectTagging", "s3:GetObjectVersionTagging"},
-    {"s3:PutObjectTagging", "s3:PutObjectVersionTagging"},
-    {"s3:DeleteObjectTagging", "s3:DeleteObjectVersionTagging"},
-    {"s3:GetObjectAcl", "s3:GetObjectVersionAcl"},
-    {"s3:PutObjectAcl", "s3:PutObjectVersionAcl"},
-    {"s3:GetObjectAttributes", "s3:GetObjectVersionAttributes"},
-};
-
-static const char *action_of(s3_ctx *c)
-{
-    if (c->route->resource != S3_ON_OBJECT || !s3_has_param(c, "versionId"))
-        return c->route->action;
-    for (size_t i = 0; i < TARN_ARRAY_LEN(versioned_actions); i++)
-        if (tarn_str_eqc(tarn_str_of(c->route->action), versioned_actions[i][0]))
-            return versioned_actions[i][1];
-    return c->route->action;
 }
 
 static tarn_err authorise_route(s3_ctx *c)
@@ -282,7 +265,7 @@ static tarn_err authorise_route(s3_ctx *c)
     if (c->route->resource == S3_ON_SERVICE)
         return c->auth.identity.anonymous ? TARN_E_ACCESS_DENIED : TARN_OK;
     if (!(c->route->flags & S3_F_NO_BUCKET)) {
-        tarn_err e = s3_load_bucket(c, c->bucket_name, &c->bucket, &c->policy);
+        tarn_err e = s3_load_bucket(c, c->bucket_name, &c->bucket, &c->facts);
         if (e != TARN_OK)
             return e;
         c->bucket_loaded = true;
@@ -291,7 +274,7 @@ static tarn_err authorise_route(s3_ctx *c)
     }
     if (c->route->flags & S3_F_OWN_AUTH)
         return TARN_OK;
-    return s3_may(c, action_of(c));
+    return s3_may_route(c);
 }
 
 static tarn_err serve(s3_ctx *c)
@@ -327,7 +310,7 @@ void tarn_s3_handle(tarn_s3 *s, tarn_req *r)
     tarn_err e = serve(&c);
     if (e != TARN_OK)
         s3_send_error(&c, e);
-    tarn_policy_unref(c.policy);
+    s3_facts_unref(c.facts);
     tarn_auth_result_wipe(&c.auth);
 }
 
@@ -360,12 +343,12 @@ tarn_err tarn_s3_new(const tarn_s3_options *opt, tarn_s3 **out)
     s->meta = tarn_store_meta(opt->store);
     s->auth = opt->auth;
     s->lifecycle_day_s = opt->lifecycle_day_s;
+    (void)pthread_mutex_init(&s->facts_lock, NULL);
     const char *region = tarn_strdup(opt->region);
     s->domains = tarn_calloc(opt->domains_n + 1, sizeof *s->domains);
     if (region == NULL || s->domains == NULL) {
         tarn_free((void *)(uintptr_t)region);
-        tarn_free(s->domains);
-        tarn_free(s);
+        tarn_s3_free(s);
         return TARN_E_NO_MEMORY;
     }
     s->region = tarn_str_of(region);
@@ -389,5 +372,7 @@ void tarn_s3_free(tarn_s3 *s)
         tarn_free((void *)(uintptr_t)s->domains[i].p);
     tarn_free(s->domains);
     tarn_free((void *)(uintptr_t)s->region.p);
+    s3_facts_drop_all(s);
+    (void)pthread_mutex_destroy(&s->facts_lock);
     tarn_free(s);
 }

@@ -8,6 +8,9 @@
 
 #include "tarn/s3.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 /* ------------------------------------------------------------------ limits */
 #define S3_XML_BODY_BYTES_MAX (2u * 1024 * 1024) /* any XML request body */
 #define S3_XML_DEPTH_MAX 32
@@ -16,7 +19,8 @@
 #define S3_LIST_KEYS_MAX 1000
 #define S3_LIST_BUCKETS_MAX 10000
 #define S3_ANSWER_BYTES_MAX (24u * 1024 * 1024)
-#define S3_POLICY_CONDITIONS_MAX 48
+#define S3_POLICY_CONDITIONS_MAX 96
+#define S3_FACTS_SLOTS 256 /* buckets whose configuration is kept parsed */
 #define S3_BUCKET_TAGS_MAX 50
 #define S3_TAG_KEY_CHARS_MAX 128
 #define S3_TAG_VALUE_CHARS_MAX 256
@@ -31,8 +35,7 @@ typedef enum s3_route_flags {
     S3_F_NONE = 0,
     S3_F_STREAMING = 1, /* aws-chunked bodies are allowed */
     S3_F_NO_BUCKET = 2, /* the bucket need not exist */
-    S3_F_OWN_AUTH = 4,  /* the handler authorises by itself (several objects, or a form) */
-    S3_F_CHECKSUM = 8   /* the body must come with Content-MD5 or a checksum, verified against it when given */
+    S3_F_OWN_AUTH = 4   /* the handler authorises by itself (several objects, a form, or a decision that needs the body) */
 } s3_route_flags;
 
 typedef struct s3_route {
@@ -49,6 +52,27 @@ typedef struct s3_route {
 extern const s3_route s3_routes[];
 extern const size_t s3_routes_n;
 
+/*
+ * What a bucket's configuration says, parsed once for each generation of its row (facts.c). Immutable and counted: a
+ * request keeps its own even while the configuration changes.
+ */
+typedef struct s3_node s3_node;
+typedef struct s3_facts {
+    atomic_uint refs;
+    uint64_t bucket_id, generation;
+    tarn_arena *arena;
+    tarn_policy *policy;      /* NULL: none */
+    bool unreadable;          /* a policy is stored that this program can't read */
+    bool policy_public;       /* it lets everybody in */
+    bool existing_tags;       /* it asks for s3:ExistingObjectTag */
+    bool request_tags;        /* it asks for s3:RequestObjectTag or …TagKeys */
+    bool block_public_policy; /* public access block */
+    bool restrict_public;
+    const struct lc_rule *rules; /* lifecycle */
+    size_t rules_n;
+    const s3_node *cors; /* <CORSConfiguration>, or NULL */
+} s3_facts;
+
 struct tarn_s3 {
     tarn_store *store;
     tarn_meta *meta;
@@ -57,7 +81,8 @@ struct tarn_s3 {
     tarn_str *domains;
     size_t domains_n;
     uint64_t lifecycle_day_s;
-    tarn_loop *lifecycle_loop;
+    pthread_mutex_t facts_lock; /* guards facts */
+    s3_facts *facts[S3_FACTS_SLOTS];
 };
 
 struct s3_ctx {
@@ -71,7 +96,9 @@ struct s3_ctx {
     tarn_auth_result auth;
     tarn_bucket_row bucket; /* when bucket_loaded */
     bool bucket_loaded;
-    tarn_policy *policy; /* counted; of the bucket */
+    s3_facts *facts;               /* counted; of the bucket, when bucket_loaded */
+    const tarn_pair *request_tags; /* of a tagging body, for the policy */
+    size_t request_tags_n;
     tarn_err_detail detail;
 };
 
@@ -102,15 +129,14 @@ void s3_xml_escape(tarn_sb *b, tarn_str s);
 tarn_err s3_xml_send(s3_ctx *c, s3_xml *x, int status); /* closes nothing; frees x */
 
 /* ------------------------------------------------------------------ XML in (xml_in.c) */
-typedef struct s3_node {
-    tarn_str name;         /* without prefix */
-    tarn_str text;         /* character data; only of elements without children */
-    tarn_str attr_type;    /* xsi:type */
-    struct s3_node *first; /* children */
-    struct s3_node *last;
-    struct s3_node *next;
-    struct s3_node *parent;
-} s3_node;
+struct s3_node {
+    tarn_str name;  /* without prefix */
+    tarn_str text;  /* character data; only of elements without children */
+    s3_node *first; /* children */
+    s3_node *last;
+    s3_node *next;
+    s3_node *parent;
+};
 /* No DOCTYPE, no entities but the five, UTF-8, bounded depth and nodes. MALFORMED_XML. */
 tarn_err s3_xml_parse(tarn_str body, tarn_arena *a, s3_node **root);
 const s3_node *s3_node_child(const s3_node *n, const char *name);
@@ -129,6 +155,8 @@ typedef struct s3_digests {
     tarn_sum_kind algorithm;    /* x-amz-sdk-checksum-algorithm / x-amz-checksum-algorithm */
 } s3_digests;
 tarn_err s3_digests_parse(s3_ctx *c, s3_digests *d);
+/* The same where the checksum is the body's own: the form "b64-N" is refused. */
+tarn_err s3_digests_of_body(s3_ctx *c, s3_digests *d);
 /* The length of the payload: decoded length, else Content-Length; MISSING_CONTENT_LENGTH where neither is known. */
 tarn_err s3_payload_length(s3_ctx *c, uint64_t *n);
 /* A reader of the payload, whatever the mode: removes aws-chunked, checks chunk signatures, keeps trailers. */
@@ -148,14 +176,33 @@ tarn_err s3_body_trailer_checksum(s3_body *b, const s3_digests *d, tarn_checksum
 /* A small body in the arena, all its digests verified. */
 tarn_err s3_read_body(s3_ctx *c, size_t max_bytes, tarn_str *out);
 
+/* ------------------------------------------------------------------ what a bucket's configuration says (facts.c) */
+/* The facts of a bucket whose row has just been read; the caller puts them back with s3_facts_unref. */
+tarn_err s3_facts_get(tarn_s3 *s, const tarn_bucket_row *b, s3_facts **out);
+void s3_facts_unref(s3_facts *f); /* NULL is fine */
+void s3_facts_drop_all(tarn_s3 *s);
+
 /* ------------------------------------------------------------------ authorisation (authorise.c) */
-tarn_err s3_load_bucket(s3_ctx *c, tarn_str name, tarn_bucket_row *bucket, tarn_policy **policy);
-/* May this request's identity do `action` on bucket/key? extra: further condition pairs. */
-tarn_err s3_authorise(s3_ctx *c, const char *action, const tarn_bucket_row *bucket, const tarn_policy *policy, tarn_str key,
-                      const tarn_pair *extra, size_t extra_n);
-/* The same on the context's own bucket and key. */
+/* Finds a bucket and its facts. */
+tarn_err s3_load_bucket(s3_ctx *c, tarn_str name, tarn_bucket_row *bucket, s3_facts **facts);
+typedef struct s3_ask {
+    const char *action;
+    const tarn_bucket_row *bucket; /* NULL: it does not exist (yet) */
+    const s3_facts *facts;         /* NULL with it */
+    tarn_str key;                  /* empty: the bucket itself */
+    tarn_version_ref ref;          /* the version that is meant, for the tags it has */
+} s3_ask;
+/* May this request's identity do it? OK or ACCESS_DENIED. */
+tarn_err s3_authorise(s3_ctx *c, const s3_ask *q);
+/* The same on the context's own bucket, key and version. */
 tarn_err s3_may(s3_ctx *c, const char *action);
+/* On the context's bucket and a key of it. */
+tarn_err s3_may_on(s3_ctx *c, const char *action, tarn_str key);
+/* The action of the route, which is another one where a version is named. */
+tarn_err s3_may_route(s3_ctx *c);
 bool s3_is_owner(const s3_ctx *c, const tarn_bucket_row *bucket);
+/* NO_SUCH_KEY turns into ACCESS_DENIED for who may not list the bucket. */
+tarn_err s3_hide_absent(s3_ctx *c, tarn_err e, const tarn_bucket_row *bucket, const s3_facts *facts);
 
 /* ------------------------------------------------------------------ headers and parameters (params.c) */
 bool s3_etag_strip(tarn_str in, tarn_str *out); /* removes quotes and W/ */
@@ -176,12 +223,18 @@ tarn_err s3_put_conditions(s3_ctx *c, tarn_put_conditions *out);
 tarn_err s3_attrs_from_headers(s3_ctx *c, tarn_attrs *out);
 /* x-amz-tagging: packed tags. */
 tarn_err s3_tags_from_header(s3_ctx *c, tarn_str *packed, uint32_t *n);
+/* The header as pairs, at most TARN_OBJECT_TAGS_MAX + 1 of them, not checked. False when it is no such list. */
+bool s3_tags_split(tarn_arena *a, tarn_str header, tarn_pair tags[TARN_OBJECT_TAGS_MAX + 1], size_t *n);
+/* <Tagging><TagSet>…: pairs in the arena. MALFORMED_XML. */
+tarn_err s3_tags_from_xml(const s3_node *root, tarn_arena *a, tarn_pair **tags, size_t *n);
 tarn_err s3_tags_check(s3_ctx *c, const tarn_pair *tags, size_t n, size_t max);
 /* x-amz-object-lock-*, and the bucket's default retention where they are absent. */
 tarn_err s3_lock_from_headers(s3_ctx *c, tarn_retention *mode, int64_t *until_ms, bool *hold);
 /* Answer headers that tell an object: ETag, Last-Modified, Content-*, x-amz-meta-*, version, checksum, lock, tag count. */
 tarn_err s3_object_headers(s3_ctx *c, const tarn_version_row *row, const tarn_attrs *attrs, bool with_checksum);
 void s3_version_header(s3_ctx *c, const tarn_version_row *row);
+/* x-amz-expiration, where a lifecycle rule will expire this current version. */
+void s3_expiration_header(s3_ctx *c, const tarn_version_row *row);
 void s3_etag_header(s3_ctx *c, tarn_str etag);
 void s3_checksum_headers(s3_ctx *c, const tarn_checksum *sum);
 tarn_str s3_checksum_text(tarn_arena *a, const tarn_checksum *sum); /* base64, "-N" for COMPOSITE of an upload */
@@ -190,6 +243,7 @@ bool s3_checksum_parse(tarn_sum_kind kind, tarn_str text, tarn_checksum *out);
 /* Refuses encodings that the server does not do: SSE-KMS, SSE-C. */
 tarn_err s3_refuse_encryption(s3_ctx *c);
 tarn_err s3_check_key(s3_ctx *c, tarn_str key);
+tarn_err s3_check_storage_class(s3_ctx *c, tarn_str v);
 /* "bucket/key?versionId=…" of x-amz-copy-source. */
 tarn_err s3_copy_source(s3_ctx *c, tarn_str *bucket, tarn_str *key, tarn_version_ref *ref);
 tarn_err s3_send_empty(s3_ctx *c, int status);
@@ -264,5 +318,7 @@ tarn_err s3_post_form(s3_ctx *c);
 /* options.c */
 tarn_err s3_options(s3_ctx *c);
 void s3_cors_headers(s3_ctx *c); /* for answers to requests with an Origin */
+/* One '*' at most stands for any run of characters. */
+bool s3_cors_glob(tarn_str pattern, tarn_str text);
 
 #endif

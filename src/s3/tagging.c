@@ -32,34 +32,41 @@ tarn_err s3_tags_check(s3_ctx *c, const tarn_pair *tags, size_t n, size_t max)
     return TARN_OK;
 }
 
-tarn_err s3_tags_from_header(s3_ctx *c, tarn_str *packed, uint32_t *n)
+bool s3_tags_split(tarn_arena *a, tarn_str v, tarn_pair tags[TARN_OBJECT_TAGS_MAX + 1], size_t *n)
 {
-    tarn_str v = tarn_req_header(c->r, "x-amz-tagging");
-    *packed = TARN_STR("");
-    *n = 0;
-    if (v.p == NULL || v.n == 0)
-        return TARN_OK;
-    tarn_pair tags[TARN_OBJECT_TAGS_MAX + 1];
     size_t count = 0;
-    while (v.n > 0) {
+    while (v.n > 0 && count <= TARN_OBJECT_TAGS_MAX) {
         tarn_str head, rest, name, value;
         if (!tarn_str_split(v, '&', &head, &rest)) {
             head = v;
             rest = TARN_STR_NULL;
         }
         v = rest;
-        if (count > TARN_OBJECT_TAGS_MAX)
-            break;
         if (!tarn_str_split(head, '=', &name, &value)) {
             name = head;
             value = TARN_STR("");
         }
-        if (!tarn_urldecode(c->a, name, true, &tags[count].name) || !tarn_urldecode(c->a, value, true, &tags[count].value))
-            return s3_bad_argument(
-                c, "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters without tag name duplicates.",
-                "x-amz-tagging", tarn_req_header(c->r, "x-amz-tagging"));
+        if (!tarn_urldecode(a, name, true, &tags[count].name) || !tarn_urldecode(a, value, true, &tags[count].value))
+            return false;
         count++;
     }
+    *n = count;
+    return true;
+}
+
+tarn_err s3_tags_from_header(s3_ctx *c, tarn_str *packed, uint32_t *n)
+{
+    tarn_str v = tarn_req_header(c->r, "x-amz-tagging");
+    tarn_pair tags[TARN_OBJECT_TAGS_MAX + 1];
+    size_t count;
+    *packed = TARN_STR("");
+    *n = 0;
+    if (v.n == 0)
+        return TARN_OK;
+    if (!s3_tags_split(c->a, v, tags, &count))
+        return s3_bad_argument(
+            c, "The header 'x-amz-tagging' shall be encoded as UTF-8 then URLEncoded URL query parameters without tag name duplicates.",
+            "x-amz-tagging", v);
     tarn_err e = s3_tags_check(c, tags, count, TARN_OBJECT_TAGS_MAX);
     if (e == TARN_OK)
         e = tarn_tags_pack(tags, count, c->a, packed);
@@ -68,18 +75,13 @@ tarn_err s3_tags_from_header(s3_ctx *c, tarn_str *packed, uint32_t *n)
     return e;
 }
 
-/* <Tagging><TagSet><Tag><Key/><Value/></Tag>… */
-static tarn_err read_tagging(s3_ctx *c, size_t max, tarn_str *packed, uint32_t *n)
+tarn_err s3_tags_from_xml(const s3_node *root, tarn_arena *a, tarn_pair **out, size_t *n)
 {
-    s3_node *root;
-    tarn_err e = s3_read_xml(c, "Tagging", &root);
-    if (e != TARN_OK)
-        return e;
     const s3_node *set = s3_node_child(root, "TagSet");
-    if (set == NULL)
+    if (!tarn_str_eqc(root->name, "Tagging") || set == NULL)
         return TARN_E_MALFORMED_XML;
     size_t count = s3_node_count(set, "Tag"), i = 0;
-    tarn_pair *tags = TARN_ARENA_ARRAY(c->a, tarn_pair, count + 1);
+    tarn_pair *tags = TARN_ARENA_ARRAY(a, tarn_pair, count + 1);
     if (tags == NULL)
         return TARN_E_NO_MEMORY;
     for (const s3_node *t = set->first; t != NULL; t = t->next) {
@@ -89,12 +91,29 @@ static tarn_err read_tagging(s3_ctx *c, size_t max, tarn_str *packed, uint32_t *
         tags[i].name = k->text.p != NULL ? k->text : TARN_STR("");
         tags[i++].value = v->text.p != NULL ? v->text : TARN_STR("");
     }
-    e = s3_tags_check(c, tags, count, max);
+    *out = tags;
+    *n = count;
+    return TARN_OK;
+}
+
+static tarn_err read_tagging(s3_ctx *c, size_t max, tarn_str *packed, uint32_t *n)
+{
+    s3_node *root;
+    tarn_pair *tags;
+    size_t count;
+    tarn_err e = s3_read_xml(c, "Tagging", &root);
+    if (e == TARN_OK)
+        e = s3_tags_from_xml(root, c->a, &tags, &count);
+    if (e == TARN_OK)
+        e = s3_tags_check(c, tags, count, max);
     if (e == TARN_OK)
         e = tarn_tags_pack(tags, count, c->a, packed);
-    if (e == TARN_OK)
-        *n = (uint32_t)count;
-    return e;
+    if (e != TARN_OK)
+        return e;
+    *n = (uint32_t)count;
+    c->request_tags = tags;
+    c->request_tags_n = count;
+    return TARN_OK;
 }
 
 static tarn_err send_tagging(s3_ctx *c, tarn_str packed)
@@ -163,10 +182,15 @@ static tarn_err change_tags(s3_ctx *c, tag_edit *t, int status)
     return s3_send_empty(c, status);
 }
 
+/* The route authorises nothing: a policy may ask for the tags, which are in the body. */
 tarn_err s3_put_object_tagging(s3_ctx *c)
 {
     tag_edit t = {.packed = TARN_STR("")};
-    tarn_err e = read_tagging(c, TARN_OBJECT_TAGS_MAX, &t.packed, &t.n);
+    tarn_err e = c->facts->request_tags ? TARN_OK : s3_may_route(c);
+    if (e == TARN_OK)
+        e = read_tagging(c, TARN_OBJECT_TAGS_MAX, &t.packed, &t.n);
+    if (e == TARN_OK && c->facts->request_tags)
+        e = s3_may_route(c);
     return e == TARN_OK ? change_tags(c, &t, 200) : e;
 }
 

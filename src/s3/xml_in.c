@@ -31,6 +31,7 @@ static void stop(parse_state *s)
 static void XMLCALL on_start(void *ctx, const XML_Char *name, const XML_Char **attrs)
 {
     parse_state *s = ctx;
+    (void)attrs; /* S3 has none that matter here */
     if (s->bad)
         return;
     tarn_sb_reset(&s->text); /* text between elements is white space: S3 has no mixed content */
@@ -46,9 +47,6 @@ static void XMLCALL on_start(void *ctx, const XML_Char *name, const XML_Char **a
         return;
     }
     n->name = local;
-    for (size_t i = 0; attrs[i] != NULL; i += 2)
-        if (tarn_str_ends(tarn_str_of(attrs[i]), ":type"))
-            n->attr_type = tarn_arena_str(s->a, tarn_str_of(attrs[i + 1]));
     n->parent = s->at;
     if (s->at == NULL) {
         s->root = n;
@@ -107,7 +105,7 @@ tarn_err s3_xml_parse(tarn_str body, tarn_arena *a, s3_node **root)
     XML_SetCharacterDataHandler(s.parser, on_text);
     XML_SetStartDoctypeDeclHandler(s.parser, on_doctype);
     enum XML_Status st = XML_Parse(s.parser, body.p, (int)body.n, 1);
-    bool ok = st == XML_STATUS_OK && !s.bad && s.root != NULL;
+    bool ok = st == XML_STATUS_OK && !s.bad && !s.text.failed && s.root != NULL;
     XML_ParserFree(s.parser);
     tarn_sb_free(&s.text);
     if (!ok)
