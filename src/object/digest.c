@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Digests of an upload, computed while it arrives.
+ *
+ * Checksums and SHA-256 are updated in runs of RUN_BYTES, while the bytes are in the cache. MD5 is the slowest step of an
+ * upload; one stream can't go faster than one lane. While few uploads are active (below MD5_MANY_STREAMS) each hashes its
+ * own bytes in the same runs. With more of them, full blocks are put in the context's queue and hashed many streams at a
+ * time (tarn_md5_update_many): when that many streams wait, when all active ones do, or after MD5_WAIT_NS at the latest.
+ *
+ *   block grows ──few streams──▶ hashed at once
+ *   block done ──many streams──▶ queued (holds the block) ──round──▶ hashed
+ *
+ * Invariants:
+ *  1. The blocks of one stream are hashed in order: a stream takes part in a round with its oldest job only, and hashes
+ *     directly only while it has no job.
+ *  2. md5_streams counts the digests with jobs > 0.
+ * Memory: a job belongs to the queue. Threads: the context's.
+ */
+#include "private.h"
+
+#include <string.h>
+
+#define RUN_BYTES (64 * 1024)
+#define MD5_MANY_STREAMS 5
+#define MD5_WAIT_NS 1000000ull
+
+typedef struct md5_waiter {
+    tarn_link link;
+    tarn_fiber *fiber;
+} md5_waiter;
+
+tarn_err obj_digest_begin(obj_digest *d, obj_ctx *c, bool want_md5, const tarn_sum_kind *kinds, size_t kinds_n)
+{
+    *d = (obj_digest){.ctx = c, .want_md5 = want_md5};
+    for (size_t i = 0; i < kinds_n; i++) {
+        if (kinds[i] == TARN_SUM_NONE || kinds[i] == TARN_SUM_MD5 || obj_digest_sum(d, kinds[i])) {
+            continue;
+        }
+        TARN_ASSERT(d->sums_n < TARN_ARRAY_LEN(d->sums));
+        tarn_err err = tarn_sum_begin(&d->sums[d->sums_n], kinds[i]);
+        if (err) {
+            want_md5 = false;
+            d->want_md5 = false;
+            obj_digest_end(d);
+            return err;
+        }
+        d->sums_n++;
+    }
+    if (want_md5) {
+        tarn_md5_init(&d->md5);
+        c->md5_active++;
+    }
+    return TARN_OK;
+}
+
+const tarn_sum *obj_digest_sum(const obj_digest *d, tarn_sum_kind kind)
+{
+    for (size_t i = 0; i < d->sums_n; i++) {
+        if (d->sums[i].kind == kind) {
+            return &d->sums[i];
+        }
+    }
+    return NULL;
+}
+
+void obj_digest_end(obj_digest *d)
+{
+    obj_digest_wait(d);
+    for (size_t i = 0; i < d->sums_n; i++) {
+        tarn_sum_end(&d->sums[i]);
+    }
+    d->sums_n = 0;
+    if (d->want_md5) {
+        TARN_ASSERT(d->ctx->md5_active > 0);
+        d->ctx->md5_active--;
+        d->want_md5 = false;
+    }
+}
+
+/* ------------------------------------------------------------------ the queue */
+static void job_done(obj_ctx *c, obj_md5_job *j)
+{
+    TARN_ASSERT(j->digest->jobs > 0);
+    if (--j->digest->jobs == 0) {
+        c->md5_streams--;
+    }
+    tarn_list_remove(&j->link);
+    obj_block_unref(j->block);
+    tarn_free(j);
+}
+
+static bool stream_taken(obj_md5_job *const *taken, size_t n, const obj_digest *d)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (taken[i]->digest == d) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One round: the oldest job of each stream. */
+static void queue_round(obj_ctx *c)
+{
+    tarn_md5_job jobs[TARN_MD5_LANES_MAX];
+    obj_md5_job *taken[TARN_MD5_LANES_MAX];
+    size_t n = 0;
+    for (tarn_link *l = c->md5_jobs.next; l != &c->md5_jobs && n < TARN_MD5_LANES_MAX; l = l->next) {
+        obj_md5_job *j = TARN_CONTAINER_OF(l, obj_md5_job, link);
+        if (!stream_taken(taken, n, j->digest)) {
+            jobs[n] = (tarn_md5_job){.state = &j->digest->md5, .p = j->p, .n = j->n};
+            taken[n++] = j;
+        }
+    }
+    tarn_md5_update_many(jobs, n);
+    for (size_t i = 0; i < n; i++) {
+        job_done(c, taken[i]);
+    }
+}
+
+static void queue_run(obj_ctx *c)
+{
+    while (!tarn_list_empty(&c->md5_jobs)) {
+        queue_round(c);
+    }
+    for (tarn_link *l; (l = tarn_list_pop(&c->md5_waiters)) != NULL;) {
+        tarn_fiber_wake(TARN_CONTAINER_OF(l, md5_waiter, link)->fiber);
+    }
+}
+
+/* False when there is no memory for the job: then the caller hashes at once. */
+static bool queue_add(obj_digest *d, obj_block *b, const uint8_t *p, size_t n)
+{
+    obj_ctx *c = d->ctx;
+    obj_md5_job *j = tarn_calloc(1, sizeof *j);
+    if (!j) {
+        return false;
+    }
+    b->refs++;
+    *j = (obj_md5_job){.digest = d, .block = b, .p = p, .n = n};
+    tarn_list_push(&c->md5_jobs, &j->link);
+    if (d->jobs++ == 0) {
+        c->md5_streams++;
+    }
+    if (c->md5_streams >= TARN_MD5_LANES_MAX / 2) {
+        queue_run(c);
+    }
+    return true;
+}
+
+void obj_digest_wait(obj_digest *d)
+{
+    obj_ctx *c = d->ctx;
+    uint64_t deadline = 0;
+    while (d->jobs > 0) {
+        bool fiber = tarn_fiber_current() != NULL;
+        if (!fiber || c->md5_streams >= c->md5_active) {
+            queue_run(c);
+            continue;
+        }
+        md5_waiter w = {.fiber = tarn_fiber_current()};
+        deadline = deadline ? deadline : tarn_mono_ns() + MD5_WAIT_NS;
+        tarn_list_push(&c->md5_waiters, &w.link);
+        bool late = tarn_fiber_park_until(deadline);
+        tarn_list_remove(&w.link);
+        if (late) {
+            queue_run(c);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ the upload's side */
+static void grow_sums(obj_digest *d, const obj_block *b, bool all, bool md5_too)
+{
+    while (d->sums_done < b->n) {
+        size_t run = b->n - d->sums_done;
+        if (run < RUN_BYTES && !all) {
+            return;
+        }
+        run = run < RUN_BYTES ? run : RUN_BYTES;
+        for (size_t i = 0; i < d->sums_n; i++) {
+            tarn_sum_update(&d->sums[i], b->data + d->sums_done, run);
+        }
+        if (md5_too) {
+            tarn_md5_update(&d->md5, b->data + d->sums_done, run);
+            d->md5_done += run;
+        }
+        d->sums_done += run;
+    }
+}
+
+void obj_digest_grow(obj_digest *d, obj_block *b, bool block_done)
+{
+    bool direct = d->want_md5 && d->jobs == 0 && d->md5_done == d->sums_done && (d->ctx->md5_active < MD5_MANY_STREAMS || b->small);
+    grow_sums(d, b, block_done, direct);
+    if (!block_done) {
+        return;
+    }
+    if (d->want_md5 && d->md5_done < b->n) {
+        const uint8_t *p = b->data + d->md5_done;
+        size_t n = b->n - d->md5_done;
+        if (!queue_add(d, b, p, n)) {
+            obj_digest_wait(d);
+            tarn_md5_update(&d->md5, p, n);
+        }
+    }
+    d->sums_done = 0;
+    d->md5_done = 0;
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Segments: files to which records of many objects are appended.
+ *
+ * A segment is one number and, on every drive of its set, one pre-allocated file; a record has the same offset in all of
+ * them. Each thread has its own open segment per set, so appending takes no lock. Space is only given out, never used
+ * twice: a record that goes is punched out, a segment without live records is removed by the sweeper.
+ *
+ *   open ──full──▶ closed (uploads may still hold it) ──last reference──▶ finished: cut to its used length
+ *
+ * Group sync: one sync of a segment runs at a time; who asks meanwhile waits for the next one, which serves them all.
+ *
+ * Invariants:
+ *  1. used ≤ size, and no two records overlap.
+ *  2. A record is durable when a sync that started after its last write has succeeded.
+ *  3. A drive whose sync has failed once is not written through this segment again.
+ * Memory: reference-counted, on its own thread. Threads: its context's; the store's list is under the store's lock.
+ */
+#include "private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#define LARGE_RECORD_BYTES (32 * 1024) /* from this size records begin on a page */
+
+/* ------------------------------------------------------------------ opening */
+static tarn_err open_files(obj_seg *seg)
+{
+    tarn_store *s = seg->store;
+    char(*paths)[TARN_PATH_BYTES_MAX] = tarn_calloc(s->n, TARN_PATH_BYTES_MAX);
+    tarn_batch *b = tarn_batch_new(s->n);
+    tarn_err err = TARN_E_NO_MEMORY;
+    unsigned asked = 0;
+    if (!paths || !b) {
+        goto out;
+    }
+    for (unsigned i = 0; i < s->n; i++) {
+        obj_drive *d = obj_drive_at(s, seg->set, i);
+        if (!obj_drive_writable(d) || !obj_path_segment(d, seg->id, paths[i])) {
+            continue;
+        }
+        tarn_op *op = tarn_batch_add(b);
+        *op = (tarn_op){.code = TARN_OP_OPEN,
+                        .fs = s->fs,
+                        .path = paths[i],
+                        .flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+                        .mode = 0644,
+                        .file_out = &seg->files[i],
+                        .ctx = d};
+        asked++;
+    }
+    tarn_batch_submit(b);
+    (void)tarn_batch_wait(b, asked, TARN_IO_NO_TIMEOUT);
+    for (size_t i = 0; i < tarn_batch_count(b); i++) {
+        const tarn_op *op = tarn_batch_op(b, i);
+        if (op->result < 0) {
+            obj_drive_error(s, op->ctx, "creating a segment", (int)-op->result);
+        }
+    }
+    err = TARN_OK;
+out:
+    tarn_batch_release(b);
+    tarn_free(paths);
+    return err;
+}
+
+/* Space and name: both made durable before the first record. A drive without room for a whole segment does without. */
+static tarn_err allocate_files(obj_seg *seg)
+{
+    tarn_store *s = seg->store;
+    char(*paths)[TARN_PATH_BYTES_MAX] = tarn_calloc(s->n, TARN_PATH_BYTES_MAX);
+    tarn_batch *b = tarn_batch_new((size_t)s->n * 2);
+    tarn_err err = TARN_E_NO_MEMORY;
+    if (!paths || !b) {
+        goto out;
+    }
+    for (unsigned i = 0; i < s->n; i++) {
+        obj_drive *d = obj_drive_at(s, seg->set, i);
+        if (!seg->files[i] || !obj_path(d, "segments", paths[i])) {
+            continue;
+        }
+        *tarn_batch_add(b) = (tarn_op){.code = TARN_OP_ALLOCATE, .file = seg->files[i], .len = seg->size, .ctx = d};
+        *tarn_batch_add(b) = (tarn_op){.code = TARN_OP_SYNC_DIR, .fs = s->fs, .path = paths[i], .ctx = d};
+    }
+    tarn_batch_submit(b);
+    (void)tarn_batch_wait(b, tarn_batch_count(b), TARN_IO_NO_TIMEOUT);
+    for (size_t i = 0; i < tarn_batch_count(b); i++) {
+        const tarn_op *op = tarn_batch_op(b, i);
+        obj_drive *d = op->ctx;
+        bool refused = op->code == TARN_OP_ALLOCATE && (op->result == -EOPNOTSUPP || op->result == -ENOSPC || op->result == -EDQUOT);
+        if (op->result < 0 && !refused) {
+            obj_drive_error(s, d, op->code == TARN_OP_ALLOCATE ? "allocating a segment" : "syncing the segments folder", (int)-op->result);
+            tarn_file_unref(seg->files[d->position]);
+            seg->files[d->position] = NULL;
+        }
+    }
+    err = TARN_OK;
+out:
+    tarn_batch_release(b);
+    tarn_free(paths);
+    return err;
+}
+
+static tarn_err seg_open(obj_ctx *c, unsigned set, obj_seg **out)
+{
+    tarn_store *s = c->store;
+    obj_seg *seg = tarn_calloc(1, sizeof *seg);
+    if (!seg) {
+        return TARN_E_NO_MEMORY;
+    }
+    *seg = (obj_seg){.store = s, .set = set, .size = s->segment_bytes, .refs = 1};
+    tarn_list_init(&seg->sync_waiters);
+    tarn_list_init(&seg->link);
+    tarn_err err = obj_id_next(s, &seg->id);
+    if (!err) {
+        pthread_mutex_lock(&s->lock);
+        tarn_list_push(&s->segments, &seg->link);
+        pthread_mutex_unlock(&s->lock);
+        err = open_files(seg);
+    }
+    if (!err) {
+        err = allocate_files(seg);
+    }
+    if (err) {
+        obj_seg_unref(seg);
+        return err;
+    }
+    *out = seg;
+    return TARN_OK;
+}
+
+/* ------------------------------------------------------------------ giving out space */
+static uint64_t place(const obj_seg *seg, uint64_t bytes)
+{
+    uint64_t align = bytes >= LARGE_RECORD_BYTES ? OBJ_PAGE_BYTES : OBJ_SECTOR_BYTES;
+    return (seg->used + align - 1) / align * align;
+}
+
+static bool seg_fits(const obj_seg *seg, uint64_t bytes)
+{
+    return seg && place(seg, bytes) + bytes <= seg->size;
+}
+
+/* A drive that failed a sync leaves a segment that is one shard short for good: better a new one. */
+static bool seg_whole(const obj_seg *seg)
+{
+    return seg->sync_failed == 0;
+}
+
+tarn_err obj_seg_reserve(obj_ctx *c, unsigned set, uint64_t bytes, obj_seg **out, uint64_t *off)
+{
+    tarn_err err = TARN_OK;
+    bool fiber = tarn_fiber_current() != NULL; /* a plain thread has its context for itself */
+    TARN_ASSERT(bytes <= c->store->segment_bytes);
+    if (fiber) {
+        tarn_fiber_lock_acquire(&c->seg_locks[set]);
+    }
+    obj_seg *seg = c->segs[set];
+    if (!seg_fits(seg, bytes) || !seg_whole(seg)) {
+        obj_seg *fresh = NULL;
+        err = seg_open(c, set, &fresh);
+        if (!err) {
+            if (seg) {
+                obj_seg_unref(seg);
+            }
+            c->segs[set] = seg = fresh;
+        }
+    }
+    if (!err) {
+        *off = place(seg, bytes);
+        seg->used = *off + bytes;
+        seg->refs++;
+        *out = seg;
+    }
+    if (fiber) {
+        tarn_fiber_lock_release(&c->seg_locks[set]);
+    }
+    return err;
+}
+
+bool obj_seg_in_use(tarn_store *s, uint64_t id)
+{
+    bool used = false;
+    pthread_mutex_lock(&s->lock);
+    for (tarn_link *l = s->segments.next; l != &s->segments && !used; l = l->next) {
+        used = TARN_CONTAINER_OF(l, obj_seg, link)->id == id;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return used;
+}
+
+void obj_seg_unref(obj_seg *seg)
+{
+    TARN_ASSERT(seg->refs > 0);
+    if (--seg->refs > 0) {
+        return;
+    }
+    tarn_store *s = seg->store;
+    for (unsigned i = 0; i < s->n; i++) {
+        if (seg->files[i]) {
+            /* Gives back what was allocated and not used; no harm when it fails: the sweeper finds it. */
+            (void)s->fs->truncate(s->fs, tarn_file_handle(seg->files[i]), seg->used);
+            tarn_file_unref(seg->files[i]);
+        }
+    }
+    pthread_mutex_lock(&s->lock);
+    tarn_list_remove(&seg->link);
+    pthread_mutex_unlock(&s->lock);
+    tarn_free(seg);
+}
+
+/* ------------------------------------------------------------------ group sync */
+typedef struct sync_waiter {
+    tarn_link link;
+    tarn_fiber *fiber;
+} sync_waiter;
+
+static void sync_run(obj_seg *seg)
+{
+    tarn_store *s = seg->store;
+    tarn_batch *b = tarn_batch_new(s->n);
+    if (!b) { /* nothing has been synced: nobody may believe it was */
+        seg->sync_failed = UINT16_MAX;
+        return;
+    }
+    for (unsigned i = 0; i < s->n; i++) {
+        if (seg->files[i]) {
+            *tarn_batch_add(b) = (tarn_op){.code = TARN_OP_SYNC, .file = seg->files[i], .ctx = obj_drive_at(s, seg->set, i)};
+        }
+    }
+    tarn_batch_submit(b);
+    (void)tarn_batch_wait(b, tarn_batch_count(b), tarn_mono_ns() + OBJ_IO_DEADLINE_MS * 1000000ull);
+    for (size_t i = 0; i < tarn_batch_count(b); i++) {
+        const tarn_op *op = tarn_batch_op(b, i);
+        obj_drive *d = op->ctx;
+        if (!op->finished || op->result < 0) {
+            seg->sync_failed |= (uint16_t)(1u << d->position);
+            obj_drive_error(s, d, "syncing a segment", op->finished ? (int)-op->result : EIO);
+        }
+    }
+    tarn_batch_release(b);
+}
+
+static void sync_wake(obj_seg *seg)
+{
+    for (tarn_link *l; (l = tarn_list_pop(&seg->sync_waiters)) != NULL;) {
+        tarn_fiber_wake(TARN_CONTAINER_OF(l, sync_waiter, link)->fiber);
+    }
+}
+
+void obj_seg_sync(obj_seg *seg, uint16_t *failed)
+{
+    /* A sync that runs already may have missed our writes: the one after it is ours. */
+    uint64_t want = seg->sync_started + 1;
+    while (seg->sync_done < want) {
+        if (!seg->syncing) {
+            seg->syncing = true;
+            uint64_t mine = ++seg->sync_started;
+            sync_run(seg);
+            seg->syncing = false;
+            seg->sync_done = mine;
+            sync_wake(seg);
+        } else {
+            sync_waiter w = {.fiber = tarn_fiber_current()};
+            tarn_list_push(&seg->sync_waiters, &w.link);
+            tarn_fiber_park();
+            tarn_list_remove(&w.link); /* still there when something else woke us */
+        }
+    }
+    *failed = seg->sync_failed;
+}
