@@ -236,7 +236,9 @@ int meta_mirror_run(meta_mirror *v, const meta_job *job)
         results[i] = (meta_job_result){0};
         if (!atomic_load(&v->copies[i].good))
             continue;
-        if (own < v->n) {
+        if (own < v->n && v->helpers == NULL) { /* at the start, while the copies are opened */
+            results[own] = job_do(v->fs, &v->copies[own], job);
+        } else if (own < v->n) {
             helper_give(&v->helpers[own], job);
             given[own] = true;
         }
