@@ -41,7 +41,8 @@ tarn_err tarn_http_listen(tarn_http *h, int fd);
 /* Takes a connected descriptor over: any thread. For a server that accepts in one place and spreads by load. */
 void tarn_http_adopt(tarn_http *h, int fd, const tarn_addr *peer);
 unsigned tarn_http_connections(const tarn_http *h); /* any thread */
-/* No new connections; idle ones are closed; busy ones get "Connection: close" with their answer. On the loop's thread. */
+/* No new connections; idle ones are closed; busy ones get "Connection: close" with their answer. Called again,
+ * it cuts off what is still busy. On the loop's thread. */
 void tarn_http_drain(tarn_http *h);
 unsigned tarn_http_busy(const tarn_http *h); /* requests in flight */
 void tarn_http_free(tarn_http *h);

@@ -93,7 +93,12 @@ static tarn_err receive_rest(tarn_http_conn *c, head_input *hi, uint64_t deadlin
             hi->scan.line_start -= skip;
             hi->scan.seen -= skip;
         }
+        c->idle = true;
         tarn_err e = tarn_http_conn_fill(c, deadline_ns);
+        c->idle = false;
+        if (e != TARN_OK && c->http->draining) {
+            e = TARN_E_SHUTTING_DOWN;
+        }
         if (e != TARN_OK) {
             hi->p = c->in == NULL ? NULL : c->in + c->pos;
             hi->n = c->end - c->pos;

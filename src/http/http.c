@@ -147,9 +147,7 @@ unsigned tarn_http_connections(const tarn_http *h)
 
 void tarn_http_drain(tarn_http *h)
 {
-    if (h->draining) {
-        return;
-    }
+    bool again = h->draining;
     h->draining = true;
     for (size_t i = 0; i < h->acceptors_n; i++) {
         tarn_accept_stop(h->acceptors[i]);
@@ -157,7 +155,7 @@ void tarn_http_drain(tarn_http *h)
     h->acceptors_n = 0;
     for (tarn_link *l = h->conns.next; l != &h->conns; l = l->next) {
         tarn_http_conn *c = TARN_CONTAINER_OF(l, tarn_http_conn, link);
-        if (c->idle) {
+        if (c->idle || again) {
             tarn_sock_interrupt(c->sock);
         }
     }

@@ -61,7 +61,7 @@ typedef struct tarn_http_conn {
     int fd;   /* handed over, not attached yet; else -1 */
     char *in; /* pool buffer; NULL when there is nothing in it */
     size_t pos, end;
-    bool idle;   /* waits for the first byte of a request */
+    bool idle;   /* no request is complete: a drain may end it */
     bool broken; /* the socket failed: nothing more is sent */
     bool cut;    /* close by reset: the peer must not take what it got for the whole */
     unsigned turns;

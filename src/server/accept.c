@@ -105,22 +105,21 @@ static void serve_until_signal(tarn_server *s, int signals_fd)
     }
 }
 
-/* Waits until the requests in flight are done, the time is up, or a second signal says that nobody cares. */
-static void wait_for_requests(tarn_server *s, int signals_fd)
+/* Waits until no connection is left; false when the time is up. A second signal says that nobody cares. */
+static bool wait_for_requests(tarn_server *s, int signals_fd, uint64_t ms)
 {
-    uint64_t end = tarn_mono_ns() + TARN_DRAIN_MS * 1000000ull;
+    uint64_t end = tarn_mono_ns() + ms * 1000000u;
     struct pollfd fd = {.fd = signals_fd, .events = POLLIN};
     while (tarn_workers_connections(s) > 0) {
         if (tarn_mono_ns() >= end) {
-            tarn_logf(TARN_LOG_WARN, "requests cut off", "%u connections were still busy after %d s", tarn_workers_connections(s),
-                      TARN_DRAIN_MS / 1000);
-            return;
+            return false;
         }
         if (poll(&fd, 1, 10) > 0 && take_signals(signals_fd)) {
             tarn_log(TARN_LOG_WARN, "ended at once by a second signal", NULL);
             _exit(TARN_EXIT_FAILED);
         }
     }
+    return true;
 }
 
 void tarn_serve(tarn_server *s, int signals_fd)
@@ -134,5 +133,10 @@ void tarn_serve(tarn_server *s, int signals_fd)
         s->listeners[i] = -1;
     }
     tarn_workers_drain(s);
-    wait_for_requests(s, signals_fd);
+    if (!wait_for_requests(s, signals_fd, TARN_DRAIN_MS)) {
+        tarn_logf(TARN_LOG_WARN, "requests cut off", "%u connections were still busy after %d s", tarn_workers_connections(s),
+                  TARN_DRAIN_MS / 1000);
+        tarn_workers_drain(s);
+        (void)wait_for_requests(s, signals_fd, TARN_CUT_MS);
+    }
 }

@@ -21,6 +21,8 @@
 #define TARN_DOMAINS_MAX 16
 #define TARN_WORKERS_MAX 256
 #define TARN_DRAIN_MS 30000
+#define TARN_CUT_MS 1000   /* for what is cut off to come to its end */
+#define TARN_GRACE_MS 3000 /* for background work, once the loops are told to stop */
 #define TARN_LISTEN_BACKLOG 4096
 #define TARN_CONNECTIONS_DEFAULT_MAX 65536
 #define TARN_FILES_RESERVED 384 /* descriptors that are not connections: drives, database, logs, rings */
@@ -81,7 +83,7 @@ tarn_exit tarn_setup_credentials(tarn_server *s);
 tarn_exit tarn_workers_start(tarn_server *s);
 tarn_worker *tarn_workers_idlest(tarn_server *s);
 unsigned tarn_workers_connections(const tarn_server *s);
-void tarn_workers_drain(tarn_server *s); /* asks them; does not wait */
+void tarn_workers_drain(tarn_server *s); /* asks them, does not wait; the second time it cuts off */
 void tarn_workers_stop(tarn_server *s);  /* ends the loops and joins */
 
 /* accept.c: accepts and takes signals until the process is to end. */

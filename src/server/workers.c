@@ -18,7 +18,10 @@ static tarn_err make_engine(tarn_worker *w)
     tarn_io_backend backend = tarn_option_is(&s->opt, TARN_OPT_IO, "uring")     ? TARN_IO_URING
                               : tarn_option_is(&s->opt, TARN_OPT_IO, "threads") ? TARN_IO_THREADS
                                                                                 : TARN_IO_AUTO;
-    tarn_loop_options lo = {.backend = backend, .threads = (unsigned)tarn_option_number(&s->opt, TARN_OPT_IO_THREADS), .name = w->name};
+    tarn_loop_options lo = {.backend = backend,
+                            .threads = (unsigned)tarn_option_number(&s->opt, TARN_OPT_IO_THREADS),
+                            .name = w->name,
+                            .grace_ms = TARN_GRACE_MS};
     tarn_http_options ho = {
         .handler = tarn_server_handle,
         .edge_error = tarn_server_edge_error,

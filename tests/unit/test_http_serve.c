@@ -285,6 +285,29 @@ static tarn_str ask(tarn_str bytes)
     return got;
 }
 
+typedef struct nudge {
+    tarn_post post;
+    atomic_bool done;
+} nudge;
+
+static void on_nudge(tarn_post *post)
+{
+    atomic_store(&TARN_CONTAINER_OF(post, nudge, post)->done, true);
+}
+
+/* Some turns of the loop: what was sent to it has been received, what was due has run. */
+static void settle(void)
+{
+    for (int turn = 0; turn < 8; turn++) {
+        nudge n = {.post = {.fn = on_nudge}};
+        tarn_loop_post(srv.loop, &n.post);
+        for (int i = 0; !atomic_load(&n.done); i++) {
+            assert_true(i < 100000);
+            (void)usleep(100);
+        }
+    }
+}
+
 /* ------------------------------------------------------------------ cases */
 
 static void an_answer_and_its_headers(void **state)
@@ -582,10 +605,11 @@ static void connections_past_the_maximum_wait(void **state)
 static void a_drain_lets_requests_finish(void **state)
 {
     (void)state;
-    int idle = dial(), busy = dial();
+    int idle = dial(), busy = dial(), part = dial();
     char c;
     put(idle, TARN_STR("GET /204 HTTP/1.1\r\nHost: h\r\n\r\n"));
     assert_has(take_until(idle, "\r\n\r\n"), "204");
+    put(part, TARN_STR("GET /204 HTTP/1.1\r\nHo"));
     put(busy, TARN_STR("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n"));
     for (int i = 0; i < 5000 && atomic_load(&srv.waiting) == 0; i++) {
         (void)usleep(1000);
@@ -593,39 +617,34 @@ static void a_drain_lets_requests_finish(void **state)
     srv.post.fn = on_drain;
     tarn_loop_post(srv.loop, &srv.post);
     assert_int_equal(recv(idle, &c, 1, 0), 0);
+    assert_has(take_all(part), "X-Edge: SHUTTING_DOWN");
     struct pollfd p = {.fd = busy, .events = POLLIN};
     assert_int_equal(poll(&p, 1, 100), 0);
     atomic_store(&srv.release, true);
     tarn_str got = take_all(busy);
     assert_has(got, "Connection: close\r\n\r\nreleased");
     (void)close(idle);
+    (void)close(part);
     (void)close(busy);
 }
 
+static void a_second_drain_cuts_off(void **state)
+{
+    (void)state;
+    int fd = dial();
+    put(fd, TARN_STR("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nhalf"));
+    settle();
+    srv.post.fn = on_drain;
+    tarn_loop_post(srv.loop, &srv.post);
+    settle();
+    assert_int_equal(tarn_http_connections(srv.http), 1);
+    tarn_loop_post(srv.loop, &srv.post);
+    tarn_str got = take_all(fd);
+    assert_has(got, "CLOSED");
+    (void)close(fd);
+}
+
 /* ------------------------------------------------------------------ time, moved by hand */
-
-typedef struct nudge {
-    tarn_post post;
-    atomic_bool done;
-} nudge;
-
-static void on_nudge(tarn_post *post)
-{
-    atomic_store(&TARN_CONTAINER_OF(post, nudge, post)->done, true);
-}
-
-/* Some turns of the loop: what was sent to it has been received, what was due has run. */
-static void settle(void)
-{
-    for (int turn = 0; turn < 8; turn++) {
-        nudge n = {.post = {.fn = on_nudge}};
-        tarn_loop_post(srv.loop, &n.post);
-        for (int i = 0; !atomic_load(&n.done); i++) {
-            assert_true(i < 100000);
-            (void)usleep(100);
-        }
-    }
-}
 
 /* Moves the clocks and lets the loop look at them. */
 static void pass_ms(uint64_t ms)
@@ -746,6 +765,7 @@ int main(void)
         CASE(queries),
         CASE(connections_past_the_maximum_wait),
         CASE(a_drain_lets_requests_finish),
+        CASE(a_second_drain_cuts_off),
         TIMED(a_head_that_trickles_is_cut_off),
         TIMED(an_idle_connection_is_closed),
         TIMED(a_body_that_stops_coming),

@@ -360,4 +360,23 @@ def a_drain_answers_what_has_come():
         true(len(kept) >= results.count(200), f"what was answered is there: {results} {kept}")
 
 
+@case
+def a_drain_has_an_end():
+    with Daemon() as d:
+        c = d.client()
+        b = c.new_bucket()
+        headers, _ = c.signed_headers("PUT", f"/{b}/never", payload="UNSIGNED-PAYLOAD")
+        with c.socket(60) as s, c.socket(60) as part:
+            part.sendall(b"GET / HTTP/1.1\r\nHo")
+            s.sendall("\r\n".join([f"PUT /{b}/never HTTP/1.1", *(f"{n}: {v}" for n, v in headers), "Content-Length: 1000000", "", ""]).encode() + b"x" * 1000)
+            time.sleep(0.3)
+            began = time.monotonic()
+            eq(d.stop(60), 0, "exit status")
+            took = time.monotonic() - began
+            true(29 <= took <= 38, f"an upload that does not go on is cut off after 30 s: {took:.1f}")
+            true("cut off" in d.log(), "and the log says so")
+        d.start()
+        eq(d.client().head(b, "never").status, 404, "nothing of it is there")
+
+
 main()
