@@ -36,7 +36,8 @@ typedef struct tarn_meta_options {
     tarn_fs *fs;
     const char *const *dirs; /* one folder per drive for the copies of the database; they exist */
     size_t dirs_n;           /* 1 … TARN_META_DRIVES_MAX */
-    size_t write_quorum;     /* copies that must take a write and its sync; a copy that fails is taken out */
+    size_t write_quorum;     /* copies that must take a write and its sync; a copy that fails is taken out. With fewer dirs than
+                              * that the store opens for reading only: every commit answers QUORUM_WRITE */
     uint64_t cache_bytes;    /* page cache of the committer; each reader has a quarter */
     bool inline_committer;   /* no thread of its own: tarn_meta_commit runs on the calling thread (unit tests, simulation) */
     /* A copy was taken out: called from any thread, once a drive. */

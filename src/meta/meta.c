@@ -22,7 +22,7 @@ static tarn_err options_check(const tarn_meta_options *opt)
 {
     if (opt->fs == NULL || opt->dirs == NULL || opt->dirs_n < 1 || opt->dirs_n > TARN_META_DRIVES_MAX)
         return TARN_E_INVALID;
-    if (opt->write_quorum < 1 || opt->write_quorum > opt->dirs_n)
+    if (opt->write_quorum < 1 || opt->write_quorum > TARN_META_DRIVES_MAX)
         return TARN_E_INVALID;
     return TARN_OK;
 }
@@ -55,9 +55,17 @@ tarn_err tarn_meta_open(const tarn_meta_options *opt, tarn_meta **out)
     if (m == NULL)
         return TARN_E_NO_MEMORY;
     m->cache_bytes = opt->cache_bytes;
+    /* Too few folders to write: what is there is opened and read, and nothing can be committed. The copies are still levelled,
+     * which changes no content. */
+    tarn_meta_options vfs_opt = *opt;
+    m->read_only = opt->write_quorum > opt->dirs_n;
+    if (m->read_only)
+        vfs_opt.write_quorum = opt->dirs_n;
     err = meta_readers_init(m);
     if (err == TARN_OK)
-        err = meta_vfs_open(opt, &m->vfs, &fresh);
+        err = meta_vfs_open(&vfs_opt, &m->vfs, &fresh);
+    if (err == TARN_OK && fresh && m->read_only)
+        err = TARN_E_QUORUM_WRITE;
     if (err == TARN_OK)
         err = database_open(m, fresh);
     if (err == TARN_OK)
@@ -91,6 +99,8 @@ size_t tarn_meta_copies_good(const tarn_meta *m)
 
 tarn_err tarn_meta_commit(tarn_meta *m, tarn_meta_fn fn, void *arg)
 {
+    if (m->read_only)
+        return TARN_E_QUORUM_WRITE;
     return meta_committer_commit(m->committer, fn, arg);
 }
 

@@ -115,6 +115,7 @@ struct tarn_meta {
     meta_conn *writer;
     meta_committer *committer;
     uint64_t cache_bytes;
+    bool read_only; /* fewer copies than the write quorum: nothing can be committed */
     pthread_key_t reader_key;
     bool reader_key_made;
     pthread_mutex_t readers_lock;
