@@ -5,6 +5,7 @@
  *   2. a pair kept with the deployment, which an earlier start has made;
  *   3. minioadmin/minioadmin, where every address is loopback;
  *   4. a random pair, made now, kept with mode 0600 on the drives, printed once.
+ * Further users come from the configuration alone.
  * Secrets pass through one buffer that is wiped; they are never logged.
  */
 #include <errno.h>
@@ -81,24 +82,58 @@ static tarn_exit from_configuration(const tarn_server *s, credentials *c)
     return x;
 }
 
-static tarn_exit check(const credentials *c)
+/* whose: "the root's" or "a user's", for the message. */
+static tarn_exit check(const char *whose, tarn_str access_key, tarn_str secret_key)
 {
-    bool user = c->user.n >= TARN_ACCESS_KEY_BYTES_MIN && c->user.n <= TARN_ACCESS_KEY_BYTES_MAX;
-    bool password = c->password.n >= TARN_SECRET_KEY_BYTES_MIN && c->password.n <= TARN_SECRET_KEY_BYTES_MAX;
+    bool user = access_key.n >= TARN_ACCESS_KEY_BYTES_MIN && access_key.n <= TARN_ACCESS_KEY_BYTES_MAX;
+    bool password = secret_key.n >= TARN_SECRET_KEY_BYTES_MIN && secret_key.n <= TARN_SECRET_KEY_BYTES_MAX;
     bool plain = true;
-    for (size_t i = 0; i < c->user.n; i++) {
-        unsigned char b = (unsigned char)c->user.p[i];
-        /* What cannot stand in a credential scope or a header would lock the root out. */
+    for (size_t i = 0; i < access_key.n; i++) {
+        unsigned char b = (unsigned char)access_key.p[i];
+        /* What cannot stand in a credential scope or a header would lock its owner out. */
         plain = plain && b > 0x20 && b < 0x7f && b != '/' && b != ',' && b != '=' && b != ':';
     }
     if (!user || !plain) {
-        return tarn_complain(TARN_EXIT_CREDENTIALS,
-                             "the root's access key must be %d to %d printable bytes without blank, '/', ',', '=' and ':'",
-                             TARN_ACCESS_KEY_BYTES_MIN, TARN_ACCESS_KEY_BYTES_MAX);
+        return tarn_complain(TARN_EXIT_CREDENTIALS, "%s access key must be %d to %d printable bytes without blank, '/', ',', '=' and ':'",
+                             whose, TARN_ACCESS_KEY_BYTES_MIN, TARN_ACCESS_KEY_BYTES_MAX);
     }
     if (!password) {
-        return tarn_complain(TARN_EXIT_CREDENTIALS, "the root's secret key must be %d to %d bytes", TARN_SECRET_KEY_BYTES_MIN,
+        return tarn_complain(TARN_EXIT_CREDENTIALS, "%s secret key must be %d to %d bytes", whose, TARN_SECRET_KEY_BYTES_MIN,
                              TARN_SECRET_KEY_BYTES_MAX);
+    }
+    return TARN_EXIT_OK;
+}
+
+/* TARN_USERS: "key:secret,key:secret". */
+static tarn_exit read_users(const tarn_server *s, tarn_str root_key, tarn_pair *users, size_t *n)
+{
+    tarn_str rest = s->opt.values[TARN_OPT_USERS];
+    *n = 0;
+    while (rest.n > 0) {
+        tarn_str one, key, secret;
+        (void)tarn_str_split(rest, ',', &one, &rest);
+        one = tarn_str_trim(one);
+        if (one.n == 0) {
+            continue;
+        }
+        if (!tarn_str_split(one, ':', &key, &secret)) {
+            return tarn_complain(TARN_EXIT_CREDENTIALS, "TARN_USERS must be a list of KEY:SECRET, separated by commas");
+        }
+        tarn_exit x = check("a user's", key, secret);
+        if (x != TARN_EXIT_OK) {
+            return x;
+        }
+        bool again = tarn_str_eq(key, root_key);
+        for (size_t i = 0; i < *n; i++) {
+            again = again || tarn_str_eq(users[i].name, key);
+        }
+        if (again) {
+            return tarn_complain(TARN_EXIT_CREDENTIALS, "TARN_USERS: the access key %.*s is there twice", TARN_STR_ARG(key));
+        }
+        if (*n == TARN_AUTH_USERS_MAX) {
+            return tarn_complain(TARN_EXIT_CREDENTIALS, "TARN_USERS has more than %d users", TARN_AUTH_USERS_MAX);
+        }
+        users[(*n)++] = (tarn_pair){key, secret};
     }
     return TARN_EXIT_OK;
 }
@@ -185,12 +220,20 @@ static tarn_err token_key(tarn_server *s, uint8_t key[TOKEN_KEY_BYTES])
 static tarn_exit make_auth(tarn_server *s, const credentials *c)
 {
     uint8_t key[TOKEN_KEY_BYTES];
+    tarn_pair users[TARN_AUTH_USERS_MAX];
+    size_t users_n;
+    tarn_exit x = read_users(s, c->user, users, &users_n);
+    if (x != TARN_EXIT_OK) {
+        return x;
+    }
     tarn_auth_options ao = {
         .root_access_key = c->user,
         .root_secret_key = c->password,
         .region = s->opt.values[TARN_OPT_REGION],
         .sigv2_query = tarn_option_is(&s->opt, TARN_OPT_SIGV2, "on"),
         .token_key = key,
+        .users = users,
+        .users_n = users_n,
     };
     tarn_err e = token_key(s, key);
     if (e == TARN_OK) {
@@ -214,7 +257,7 @@ tarn_exit tarn_setup_credentials(tarn_server *s)
         }
     }
     if (x == TARN_EXIT_OK) {
-        x = check(&c);
+        x = check("the root's", c.user, c.password);
     }
     if (x == TARN_EXIT_OK) {
         s->default_credentials = tarn_str_eqc(c.user, "minioadmin") && tarn_str_eqc(c.password, "minioadmin");

@@ -99,7 +99,10 @@ def other_exit_statuses():
         for env in ({"TARN_ROOT_USER": "only"}, {"TARN_ROOT_PASSWORD": "only-this"}, {"TARN_ROOT_USER": "ab", "TARN_ROOT_PASSWORD": "long-enough"},
                     {"TARN_ROOT_USER": "abc", "TARN_ROOT_PASSWORD": "1234567"}, {"TARN_ROOT_USER": "a" * 129, "TARN_ROOT_PASSWORD": "long-enough"},
                     {"TARN_ROOT_USER": "abc", "TARN_ROOT_PASSWORD": "p" * 129}, {"TARN_ROOT_USER": "a/b", "TARN_ROOT_PASSWORD": "long-enough"},
-                    {"TARN_ROOT_USER_FILE": "/absent", "TARN_ROOT_PASSWORD": "long-enough"}):
+                    {"TARN_ROOT_USER_FILE": "/absent", "TARN_ROOT_PASSWORD": "long-enough"},
+                    {"TARN_USERS": "nosecret"}, {"TARN_USERS": "ab:long-enough"}, {"TARN_USERS": "user:short"},
+                    {"TARN_USERS": "one:long-enough,one:long-enough"}, {"TARN_USERS": "minioadmin:long-enough"},
+                    {"TARN_USERS": ",".join(f"user{i}:long-enough" for i in range(65))}):
             r = run("server", "--address", address, f, env=env)
             eq(r.returncode, 5, f"{env}: {r.stderr[-300:]}")
             true("long-enough" not in r.stderr and "1234567" not in r.stderr, "the secret is not shown")
