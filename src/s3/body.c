@@ -83,10 +83,7 @@ tarn_err s3_digests_parse(s3_ctx *c, s3_digests *d)
     tarn_str rest = tarn_req_header(c->r, "x-amz-trailer");
     while (rest.p != NULL && rest.n > 0) {
         tarn_str head;
-        if (!tarn_str_split(rest, ',', &head, &rest)) {
-            head = rest;
-            rest = TARN_STR_NULL;
-        }
+        (void)tarn_str_split(rest, ',', &head, &rest);
         tarn_sum_kind k = tarn_sum_by_header(tarn_str_trim(head));
         if (k == TARN_SUM_NONE || d->trailer_kind != TARN_SUM_NONE || d->checksum.kind != TARN_SUM_NONE)
             return s3_fail(c, TARN_E_INVALID_REQUEST, "The value specified in the x-amz-trailer header is not supported");

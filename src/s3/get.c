@@ -224,10 +224,7 @@ static tarn_err parse_attribute_names(s3_ctx *c, attribute_set *s)
         tarn_str rest = v->headers[i].value;
         while (rest.n > 0) {
             tarn_str head;
-            if (!tarn_str_split(rest, ',', &head, &rest)) {
-                head = rest;
-                rest = TARN_STR_NULL;
-            }
+            (void)tarn_str_split(rest, ',', &head, &rest);
             head = tarn_str_trim(head);
             names++;
             if (tarn_str_eqc(head, "ETag"))

@@ -37,10 +37,7 @@ bool s3_tags_split(tarn_arena *a, tarn_str v, tarn_pair tags[TARN_OBJECT_TAGS_MA
     size_t count = 0;
     while (v.n > 0 && count <= TARN_OBJECT_TAGS_MAX) {
         tarn_str head, rest, name, value;
-        if (!tarn_str_split(v, '&', &head, &rest)) {
-            head = v;
-            rest = TARN_STR_NULL;
-        }
+        (void)tarn_str_split(v, '&', &head, &rest);
         v = rest;
         if (!tarn_str_split(head, '=', &name, &value)) {
             name = head;
