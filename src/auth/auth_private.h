@@ -120,10 +120,16 @@ typedef enum auth_path_form {
 } auth_path_form;
 tarn_str auth_canon_path(tarn_arena *arena, tarn_str raw_path, auth_path_form form);
 /* SignedHeaders: lower-case names, ';' between, no name twice, at most AUTH_SIGNED_HEADERS_MAX. */
-bool auth_signed_headers_valid(tarn_str list);
-bool auth_signed_headers_have(tarn_str list, tarn_str header_name);
+typedef struct auth_names {
+    tarn_str *v;
+    size_t n;
+    tarn_str list; /* as it came */
+} auth_names;
+/* False when the list is not of that form; true with v == NULL when the arena is full. */
+bool auth_names_parse(tarn_arena *arena, tarn_str list, auth_names *out);
+bool auth_names_have(const auth_names *names, tarn_str header_name);
 /* The block of canonical headers, each line with its '\n'. p == NULL: arena full. */
-tarn_str auth_canon_headers(tarn_arena *arena, const tarn_auth_view *v, tarn_str signed_headers);
+tarn_str auth_canon_headers(tarn_arena *arena, const tarn_auth_view *v, const auth_names *names);
 
 /* Everything of a signed request but its payload line: what is compared now, or when the body's hash is known. */
 struct tarn_auth_deferred {
@@ -169,9 +175,9 @@ tarn_err auth_verify_v4_header(auth_run *r);
 tarn_err auth_verify_v4_query(auth_run *r);
 tarn_err auth_verify_v2_query(auth_run *r);
 /* Host and every x-amz-* header that is there must be signed (s3.md §2.1). */
-tarn_err auth_check_signed(auth_run *r, tarn_str signed_headers, bool presigned);
+tarn_err auth_check_signed(auth_run *r, const auth_names *names, bool presigned);
 bool auth_is_exempt_header(tarn_str name);
-tarn_err auth_signed_begin(auth_run *r, const auth_scope *scope, tarn_str signed_headers, tarn_str amz_date, tarn_str signature,
+tarn_err auth_signed_begin(auth_run *r, const auth_scope *scope, const auth_names *names, tarn_str amz_date, tarn_str signature,
                            auth_signed **out);
 void auth_result_set(auth_run *r, tarn_auth_mode mode, const auth_signed *s, int64_t signed_ms);
 tarn_err auth_set_trailers(auth_run *r);

@@ -13,9 +13,11 @@
 
 static const char HEX_UPPER[] = "0123456789ABCDEF";
 
+/* A-Z a-z 0-9 - . _ ~, one bit each. */
 static inline bool unreserved(unsigned char c)
 {
-    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' || c == '~';
+    static const uint32_t bits[8] = {0, 0x03ff6000, 0x87fffffe, 0x47fffffe, 0, 0, 0, 0};
+    return (bits[c >> 5] >> (c & 31)) & 1;
 }
 
 static inline int hex_value(unsigned char c)
@@ -305,9 +307,10 @@ tarn_str auth_canon_query(tarn_arena *arena, const auth_query *q, auth_query_for
 }
 
 /* ------------------------------------------------------------------ headers */
-static bool name_char(char c)
+/* The characters of a header's name (RFC 9110 token) but for capitals; ':' for :authority. */
+static inline bool name_char(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || strchr("-_.!#$%&'*+^`|~:", c) != NULL;
+    return (c >= 'a' && c <= 'z') || c == '-' || (c >= '0' && c <= '9') || (c != '\0' && strchr("_.!#$%&'*+^`|~:", c) != NULL);
 }
 
 static bool header_name_valid(tarn_str n)
@@ -316,32 +319,42 @@ static bool header_name_valid(tarn_str n)
         return false;
     }
     for (size_t i = 0; i < n.n; i++) {
-        if (n.p[i] == '\0' || !name_char(n.p[i])) {
+        if (!name_char(n.p[i])) {
             return false;
         }
     }
     return true;
 }
 
-bool auth_signed_headers_valid(tarn_str list)
+bool auth_names_parse(tarn_arena *arena, tarn_str list, auth_names *out)
 {
-    tarn_str names[AUTH_SIGNED_HEADERS_MAX];
-    size_t n = 0;
+    size_t most = 1;
+    for (size_t i = 0; i < list.n; i++) {
+        most += list.p[i] == ';';
+    }
+    *out = (auth_names){NULL, 0, list};
+    if (most > AUTH_SIGNED_HEADERS_MAX) {
+        return false;
+    }
+    out->v = tarn_arena_alloc(arena, most * sizeof *out->v);
+    if (!out->v) {
+        return true; /* the caller sees the NULL */
+    }
     bool sorted = true;
     tarn_str rest = list;
-    do {
+    for (size_t i = 0; i < most; i++) {
         tarn_str name;
-        bool more = tarn_str_split(rest, ';', &name, &rest);
-        if (n == AUTH_SIGNED_HEADERS_MAX || !header_name_valid(name) || (more && rest.n == 0)) {
+        tarn_str_split(rest, ';', &name, &rest);
+        if (!header_name_valid(name)) {
             return false;
         }
-        sorted = sorted && (n == 0 || tarn_str_cmp(names[n - 1], name) < 0);
-        names[n++] = name;
-    } while (rest.n > 0);
+        sorted = sorted && (i == 0 || tarn_str_cmp(out->v[i - 1], name) < 0);
+        out->v[out->n++] = name;
+    }
     /* Sorted strictly means that no name is there twice; else each pair is looked at. */
-    for (size_t i = 1; !sorted && i < n; i++) {
+    for (size_t i = 1; !sorted && i < out->n; i++) {
         for (size_t j = 0; j < i; j++) {
-            if (tarn_str_eq(names[i], names[j])) {
+            if (tarn_str_eq(out->v[i], out->v[j])) {
                 return false;
             }
         }
@@ -349,13 +362,25 @@ bool auth_signed_headers_valid(tarn_str list)
     return true;
 }
 
-bool auth_signed_headers_have(tarn_str list, tarn_str header_name)
+/* low is in lower case already. */
+static inline bool is_named(tarn_str low, tarn_str name)
 {
-    tarn_str rest = list;
-    while (rest.n > 0) {
-        tarn_str name;
-        tarn_str_split(rest, ';', &name, &rest);
-        if (name.n == header_name.n && tarn_str_ieq(name, header_name)) {
+    if (low.n != name.n) {
+        return false;
+    }
+    for (size_t i = 0; i < low.n; i++) {
+        char c = name.p[i];
+        if (low.p[i] != (char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool auth_names_have(const auth_names *names, tarn_str header_name)
+{
+    for (size_t i = 0; i < names->n; i++) {
+        if (is_named(names->v[i], header_name)) {
             return true;
         }
     }
@@ -370,6 +395,10 @@ static bool is_blank(char c)
 /* The value without blanks at its ends, inner runs as one space. */
 static char *put_value(char *p, tarn_str v)
 {
+    if (!v.p || (!memchr(v.p, ' ', v.n) && !memchr(v.p, '\t', v.n))) {
+        memcpy(p, v.p ? v.p : "", v.n);
+        return p + v.n;
+    }
     size_t end = v.n;
     while (end > 0 && is_blank(v.p[end - 1])) {
         end--;
@@ -391,10 +420,10 @@ static char *put_value(char *p, tarn_str v)
     return p;
 }
 
-tarn_str auth_canon_headers(tarn_arena *arena, const tarn_auth_view *v, tarn_str signed_headers)
+tarn_str auth_canon_headers(tarn_arena *arena, const tarn_auth_view *v, const auth_names *names)
 {
     /* No name is signed twice, so every value is written once at most. */
-    size_t bytes = 2 * signed_headers.n + 4;
+    size_t bytes = 2 * names->list.n + 4;
     for (size_t i = 0; i < v->headers_n; i++) {
         bytes += v->headers[i].value.n + 1;
     }
@@ -403,16 +432,14 @@ tarn_str auth_canon_headers(tarn_arena *arena, const tarn_auth_view *v, tarn_str
         return TARN_STR_NULL;
     }
     char *p = mem;
-    tarn_str rest = signed_headers;
-    while (rest.n > 0) {
-        tarn_str name;
-        tarn_str_split(rest, ';', &name, &rest);
+    for (size_t k = 0; k < names->n; k++) {
+        tarn_str name = names->v[k];
+        bool first = true;
         memcpy(p, name.p, name.n);
         p += name.n;
         *p++ = ':';
-        bool first = true;
         for (size_t i = 0; i < v->headers_n; i++) {
-            if (v->headers[i].name.n != name.n || !tarn_str_ieq(v->headers[i].name, name)) {
+            if (!is_named(name, v->headers[i].name)) {
                 continue;
             }
             if (!first) {

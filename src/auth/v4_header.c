@@ -17,6 +17,7 @@
 
 typedef struct v4_parts {
     tarn_str credential, signed_headers, signature;
+    auth_names names; /* of signed_headers */
 } v4_parts;
 
 /* *text is YYYYMMDDTHHMMSSZ: x-amz-date, else made from Date. */
@@ -85,7 +86,7 @@ static tarn_str *part_of(v4_parts *p, tarn_str name)
 
 static bool parse_parts(tarn_str rest, v4_parts *p)
 {
-    *p = (v4_parts){{NULL, 0}, {NULL, 0}, {NULL, 0}};
+    *p = (v4_parts){.credential = TARN_STR_NULL};
     while (rest.n > 0) {
         tarn_str item;
         tarn_str name;
@@ -103,14 +104,17 @@ static bool parse_parts(tarn_str rest, v4_parts *p)
     return p->credential.n > 0 && p->signed_headers.n > 0 && p->signature.n > 0;
 }
 
-static tarn_err check_credential(auth_run *r, const v4_parts *p, tarn_str amz_date, auth_scope *scope)
+static tarn_err check_credential(auth_run *r, v4_parts *p, tarn_str amz_date, auth_scope *scope)
 {
     auth_scope_fault f = AUTH_SCOPE_FORM;
     if (auth_scope_parse(p->credential, scope)) {
         f = auth_scope_check(scope, r->api, r->a->region, amz_date);
     }
-    if (f == AUTH_SCOPE_OK && !auth_signed_headers_valid(p->signed_headers)) {
+    if (f == AUTH_SCOPE_OK && !auth_names_parse(r->arena, p->signed_headers, &p->names)) {
         return auth_fail(r->d, TARN_E_AUTH_HEADER_MALFORMED, MALFORMED "; SignedHeaders must be lower-case names separated by ';'.");
+    }
+    if (f == AUTH_SCOPE_OK && !p->names.v) {
+        return TARN_E_NO_MEMORY;
     }
     return auth_scope_fail(f, scope, TARN_E_AUTH_HEADER_MALFORMED, MALFORMED, r->a->region, amz_date, r->arena, r->d);
 }
@@ -150,7 +154,7 @@ static tarn_err payload_line(auth_run *r, tarn_str *line)
 static tarn_err match_or_defer(auth_run *r, const auth_scope *scope, const v4_parts *p, tarn_str amz_date, int64_t ms, tarn_str line)
 {
     auth_signed *s = NULL;
-    tarn_err e = auth_signed_begin(r, scope, p->signed_headers, amz_date, p->signature, &s);
+    tarn_err e = auth_signed_begin(r, scope, &p->names, amz_date, p->signature, &s);
     if (e != TARN_OK) {
         return e;
     }
@@ -201,7 +205,7 @@ tarn_err auth_verify_v4_header(auth_run *r)
     }
     e = payload_line(r, &line);
     if (e == TARN_OK) {
-        e = auth_check_signed(r, parts.signed_headers, false);
+        e = auth_check_signed(r, &parts.names, false);
     }
     if (e == TARN_OK) {
         e = auth_user_check_token(u, r->seen.security_token, r->d);

@@ -18,6 +18,7 @@ typedef struct v4_params {
     tarn_str algorithm, credential, date, expires, signed_headers, signature, token, content_sha256;
     uint64_t expires_s;
     int64_t signed_ms;
+    auth_names names; /* of signed_headers */
 } v4_params;
 
 static tarn_err query_error(auth_run *r, const char *message)
@@ -86,8 +87,11 @@ static tarn_err check_params(auth_run *r, v4_params *p, auth_scope *scope)
     if (e == TARN_OK) {
         e = read_expires(r, p);
     }
-    if (e == TARN_OK && !auth_signed_headers_valid(p->signed_headers)) {
+    if (e == TARN_OK && !auth_names_parse(r->arena, p->signed_headers, &p->names)) {
         e = query_error(r, "X-Amz-SignedHeaders must be lower-case names separated by ';'.");
+    }
+    if (e == TARN_OK && !p->names.v) {
+        e = TARN_E_NO_MEMORY;
     }
     return e;
 }
@@ -124,7 +128,7 @@ static tarn_err payload_line(auth_run *r, const v4_params *p, tarn_str *line)
     if (!header) {
         return TARN_OK;
     }
-    if (auth_signed_headers_have(p->signed_headers, TARN_STR("x-amz-content-sha256"))) {
+    if (auth_names_have(&p->names, TARN_STR("x-amz-content-sha256"))) {
         *line = r->seen.content_sha256;
         return auth_payload_header(r, r->seen.content_sha256, true);
     }
@@ -137,7 +141,7 @@ static tarn_err payload_line(auth_run *r, const v4_params *p, tarn_str *line)
 static tarn_err match(auth_run *r, const v4_params *p, const auth_scope *scope, tarn_str line)
 {
     auth_signed *s = NULL;
-    tarn_err e = auth_signed_begin(r, scope, p->signed_headers, p->date, p->signature, &s);
+    tarn_err e = auth_signed_begin(r, scope, &p->names, p->date, p->signature, &s);
     if (e != TARN_OK) {
         return e;
     }
@@ -173,7 +177,7 @@ tarn_err auth_verify_v4_query(auth_run *r)
     if (!u) {
         return auth_fail_unknown_key(r->d, scope.access_key);
     }
-    e = auth_check_signed(r, p.signed_headers, true);
+    e = auth_check_signed(r, &p.names, true);
     if (e == TARN_OK) {
         e = auth_user_check_token(u, p.token.n > 0 ? p.token : r->seen.security_token, r->d);
     }

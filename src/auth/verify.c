@@ -34,35 +34,73 @@ static void note(tarn_str *first, size_t *n, tarn_str value)
 
 static void see_amz(auth_seen *s, tarn_str name, tarn_str value)
 {
-    if (tarn_str_ieqc(name, "x-amz-date")) {
-        note(&s->amz_date, &s->amz_date_n, value);
-    } else if (tarn_str_ieqc(name, "x-amz-content-sha256")) {
-        note(&s->content_sha256, &s->content_sha256_n, value);
-    } else if (tarn_str_ieqc(name, "x-amz-decoded-content-length")) {
-        note(&s->decoded_length, &s->decoded_length_n, value);
-    } else if (tarn_str_ieqc(name, "x-amz-trailer")) {
-        note(&s->trailer, &s->trailer_n, value);
-    } else if (tarn_str_ieqc(name, "x-amz-security-token")) {
-        note(&s->security_token, &s->security_token_n, value);
+    switch (name.n) {
+    case sizeof "x-amz-date" - 1:
+        if (tarn_str_ieqc(name, "x-amz-date")) {
+            note(&s->amz_date, &s->amz_date_n, value);
+        }
+        break;
+    case sizeof "x-amz-trailer" - 1:
+        if (tarn_str_ieqc(name, "x-amz-trailer")) {
+            note(&s->trailer, &s->trailer_n, value);
+        }
+        break;
+    case sizeof "x-amz-content-sha256" - 1: /* as long as x-amz-security-token */
+        if (tarn_str_ieqc(name, "x-amz-content-sha256")) {
+            note(&s->content_sha256, &s->content_sha256_n, value);
+        } else if (tarn_str_ieqc(name, "x-amz-security-token")) {
+            note(&s->security_token, &s->security_token_n, value);
+        }
+        break;
+    case sizeof "x-amz-decoded-content-length" - 1:
+        if (tarn_str_ieqc(name, "x-amz-decoded-content-length")) {
+            note(&s->decoded_length, &s->decoded_length_n, value);
+        }
+        break;
+    default:
+        break;
     }
+}
+
+static void see_other(auth_seen *s, tarn_str name, tarn_str value)
+{
+    switch (name.n) {
+    case sizeof "date" - 1:
+        if (tarn_str_ieqc(name, "date")) {
+            s->date = value;
+        }
+        break;
+    case sizeof "authorization" - 1:
+        if (tarn_str_ieqc(name, "authorization")) {
+            note(&s->authorization, &s->authorization_n, value);
+        }
+        break;
+    case sizeof "content-length" - 1:
+        if (tarn_str_ieqc(name, "content-length")) {
+            s->has_body_framing = s->has_body_framing || !tarn_str_eqc(value, "0");
+        }
+        break;
+    case sizeof "transfer-encoding" - 1:
+        s->has_body_framing = s->has_body_framing || tarn_str_ieqc(name, "transfer-encoding");
+        break;
+    default:
+        break;
+    }
+}
+
+static inline bool is_amz(tarn_str name)
+{
+    return name.n > 6 && name.p[5] == '-' && tarn_str_istarts(name, "x-amz-");
 }
 
 static void see(auth_run *r)
 {
-    auth_seen *s = &r->seen;
     for (size_t i = 0; i < r->v->headers_n; i++) {
-        tarn_str name = r->v->headers[i].name;
-        tarn_str value = r->v->headers[i].value;
-        if (tarn_str_istarts(name, "x-amz-")) {
-            see_amz(s, name, value);
-        } else if (tarn_str_ieqc(name, "authorization")) {
-            note(&s->authorization, &s->authorization_n, value);
-        } else if (tarn_str_ieqc(name, "date")) {
-            s->date = value;
-        } else if (tarn_str_ieqc(name, "transfer-encoding")) {
-            s->has_body_framing = true;
-        } else if (tarn_str_ieqc(name, "content-length")) {
-            s->has_body_framing = s->has_body_framing || !tarn_str_eqc(value, "0");
+        const tarn_pair *h = &r->v->headers[i];
+        if (is_amz(h->name)) {
+            see_amz(&r->seen, h->name, h->value);
+        } else {
+            see_other(&r->seen, h->name, h->value);
         }
     }
 }
@@ -87,18 +125,18 @@ static bool signed_in_query(const auth_run *r, const tarn_pair *header)
 
 #define NOT_SIGNED_BYTES_MAX 1024
 
-tarn_err auth_check_signed(auth_run *r, tarn_str signed_headers, bool presigned)
+tarn_err auth_check_signed(auth_run *r, const auth_names *names, bool presigned)
 {
     char mem[NOT_SIGNED_BYTES_MAX];
     tarn_sb b;
     tarn_sb_init_fixed(&b, mem, sizeof mem);
-    bool missing = !auth_signed_headers_have(signed_headers, TARN_STR("host"));
+    bool missing = !auth_names_have(names, TARN_STR("host"));
     if (missing) {
         tarn_sb_cstr(&b, "host");
     }
     for (size_t i = 0; i < r->v->headers_n; i++) {
         tarn_str name = r->v->headers[i].name;
-        if (!tarn_str_istarts(name, "x-amz-") || auth_signed_headers_have(signed_headers, name) || auth_is_exempt_header(name) ||
+        if (!is_amz(name) || auth_names_have(names, name) || auth_is_exempt_header(name) ||
             (presigned && signed_in_query(r, &r->v->headers[i]))) {
             continue;
         }
@@ -162,7 +200,7 @@ static tarn_err add_queries(auth_run *r, auth_signed *s)
     return TARN_OK;
 }
 
-tarn_err auth_signed_begin(auth_run *r, const auth_scope *scope, tarn_str signed_headers, tarn_str amz_date, tarn_str signature,
+tarn_err auth_signed_begin(auth_run *r, const auth_scope *scope, const auth_names *names, tarn_str amz_date, tarn_str signature,
                            auth_signed **out)
 {
     auth_signed *s = TARN_ARENA_NEW(r->arena, auth_signed);
@@ -175,7 +213,7 @@ tarn_err auth_signed_begin(auth_run *r, const auth_scope *scope, tarn_str signed
     }
     s->method = r->v->method;
     s->scope = *scope;
-    s->signed_headers = signed_headers;
+    s->signed_headers = names->list;
     s->amz_date = amz_date;
     s->signature = signature;
     tarn_err e = add_paths(r, s);
@@ -185,7 +223,7 @@ tarn_err auth_signed_begin(auth_run *r, const auth_scope *scope, tarn_str signed
     if (e != TARN_OK) {
         return e;
     }
-    s->headers = auth_canon_headers(r->arena, r->v, signed_headers);
+    s->headers = auth_canon_headers(r->arena, r->v, names);
     if (!s->headers.p) {
         return TARN_E_NO_MEMORY;
     }

@@ -450,6 +450,12 @@ static void test_parts(void **state)
     }
 }
 
+static bool list_valid(tarn_str list)
+{
+    auth_names names;
+    return auth_names_parse(ARENA, list, &names) && names.v;
+}
+
 static void test_signed_headers_limit(void **state)
 {
     (void)state;
@@ -460,13 +466,13 @@ static void test_signed_headers_limit(void **state)
         for (size_t i = 0; i < AUTH_SIGNED_HEADERS_MAX + extra; i++) {
             tarn_sb_fmt(&b, "%sh%06zu", i ? ";" : "", i);
         }
-        assert_true(auth_signed_headers_valid(tarn_sb_view(&b)) == (extra == 0));
+        assert_true(list_valid(tarn_sb_view(&b)) == (extra == 0));
         tarn_sb_free(&b);
     }
     /* Out of order is taken as it is, twice is not. */
-    assert_true(auth_signed_headers_valid(TARN_STR("b;a;c")));
-    assert_false(auth_signed_headers_valid(TARN_STR("b;a;b")));
-    assert_false(auth_signed_headers_valid(TARN_STR("")));
+    assert_true(list_valid(TARN_STR("b;a;c")));
+    assert_false(list_valid(TARN_STR("b;a;b")));
+    assert_false(list_valid(TARN_STR("")));
 }
 
 static void test_scope(void **state)
