@@ -11,7 +11,7 @@
  * `answered` and wakes; so nothing touches a request (or a fiber) after its waiter may have gone on. Plain threads sleep on
  * the futex in the request.
  *
- * Checkpoints are made here too, between groups: see checkpoint_due().
+ * Checkpoints are made here too, between groups: see checkpoint_when_due().
  *
  * Invariants:
  *  1. The writer connection is used by the thread that holds `running` (the committer, or the caller in inline mode).
@@ -26,11 +26,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* WAL frames after which a checkpoint is made when nobody waits, when somebody does, and when the log must start over. */
-#define CHECKPOINT_IDLE_FRAMES 256
-#define CHECKPOINT_BUSY_FRAMES 2000
-#define CHECKPOINT_FORCE_FRAMES 16000
+/* When checkpoints are made: see checkpoint_when_due(). Numbers are WAL frames (pages). */
+#define CHECKPOINT_STEP_FRAMES 500     /* so many are copied at once */
+#define CHECKPOINT_BEHIND_FRAMES 4000  /* so many wait for the drives at the most */
+#define CHECKPOINT_RESTART_FRAMES 8000 /* the log is to start over from here on */
+#define CHECKPOINT_FORCE_FRAMES 32000  /* … and readers are waited for */
 #define CHECKPOINT_READER_WAIT_MS 10
+#define CHECKPOINT_IDLE_MS 20
 
 typedef struct request {
     struct request *next;
@@ -59,9 +61,9 @@ struct meta_committer {
 };
 
 /* ------------------------------------------------------------------ sleeping and waking */
-static void futex_wait(atomic_int *word, int expected)
+static void futex_wait(atomic_int *word, int expected, const struct timespec *at_most)
 {
-    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
+    (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, at_most, NULL, 0);
 }
 
 static void futex_wake(atomic_int *word)
@@ -87,27 +89,28 @@ static void push(meta_committer *k, request *r)
     committer_kick(k);
 }
 
-/* All that waits, oldest first; sleeps until there is something. NULL: stopped and drained. */
+/* All that waits, oldest first; NULL: nothing. */
 static request *take(meta_committer *k)
 {
-    for (;;) {
-        request *r = atomic_exchange(&k->stack, NULL);
-        request *oldest = NULL;
-        while (r != NULL) {
-            request *next = r->next;
-            r->next = oldest;
-            oldest = r;
-            r = next;
-        }
-        if (oldest != NULL)
-            return oldest;
-        if (atomic_load(&k->stopping) != 0)
-            return NULL;
-        atomic_store(&k->sleeping, 1);
-        if (atomic_load(&k->stack) == NULL && atomic_load(&k->stopping) == 0)
-            futex_wait(&k->sleeping, 1);
-        atomic_store(&k->sleeping, 0);
+    request *r = atomic_exchange(&k->stack, NULL);
+    request *oldest = NULL;
+
+    while (r != NULL) {
+        request *next = r->next;
+        r->next = oldest;
+        oldest = r;
+        r = next;
     }
+    return oldest;
+}
+
+/* Sleeps until something is pushed, the committer is stopped, or the time has passed (NULL: never). */
+static void sleep_until_pushed(meta_committer *k, const struct timespec *at_most)
+{
+    atomic_store(&k->sleeping, 1);
+    if (atomic_load(&k->stack) == NULL && atomic_load(&k->stopping) == 0)
+        futex_wait(&k->sleeping, 1, at_most);
+    atomic_store(&k->sleeping, 0);
 }
 
 /* On the loop's thread: the chain hangs on the request that owns the node. */
@@ -318,19 +321,32 @@ static tarn_err checkpoint_run(meta_committer *k, int mode)
 }
 
 /*
- * A checkpoint copies the pages of the WAL into the database and syncs that; nobody is answered meanwhile. Idle time is used
- * early (few frames); under load a checkpoint of bounded size comes every CHECKPOINT_BUSY_FRAMES; past
- * CHECKPOINT_FORCE_FRAMES the log is made to start over, for which readers are waited for (they are short).
+ * A checkpoint copies pages from the WAL into the database; nobody is answered meanwhile. So it is made in small steps, and
+ * the sync of the database, which takes longest, runs on in the background while commits go on appending to the log. Once
+ * the log is long, and no sync is running, a step with its sync in the foreground lets the log start over; it is a small one
+ * because the rest has been synced before. When readers keep it from starting over for too long they are waited for.
  */
-static void checkpoint_due(meta_committer *k)
+static void checkpoint_when_due(meta_committer *k)
 {
     uint64_t waiting = k->wal_frames - k->wal_copied;
-    bool idle = atomic_load_explicit(&k->stack, memory_order_relaxed) == NULL;
+    int mode = k->wal_frames >= CHECKPOINT_FORCE_FRAMES ? SQLITE_CHECKPOINT_RESTART : SQLITE_CHECKPOINT_PASSIVE;
 
-    if (waiting > 0 && k->wal_frames >= CHECKPOINT_FORCE_FRAMES)
-        (void)checkpoint_run(k, SQLITE_CHECKPOINT_RESTART);
-    else if (waiting >= CHECKPOINT_BUSY_FRAMES || (idle && waiting >= CHECKPOINT_IDLE_FRAMES))
+    if (waiting < CHECKPOINT_STEP_FRAMES)
+        return;
+    if (waiting < CHECKPOINT_BEHIND_FRAMES && meta_vfs_sync_running(k->meta->vfs))
+        return;
+    meta_vfs_sync_defer(k->meta->vfs, k->wal_frames < CHECKPOINT_RESTART_FRAMES);
+    (void)checkpoint_run(k, mode);
+    meta_vfs_sync_defer(k->meta->vfs, false);
+}
+
+/* Nothing has come for a while: the time is used, so that the next burst starts with an empty log. */
+static void checkpoint_when_idle(meta_committer *k)
+{
+    pthread_mutex_lock(&k->running);
+    if (k->wal_frames > k->wal_copied)
         (void)checkpoint_run(k, SQLITE_CHECKPOINT_PASSIVE);
+    pthread_mutex_unlock(&k->running);
 }
 
 /* SQLite calls this after each commit with the number of frames that the log has. */
@@ -372,7 +388,7 @@ static void serve(meta_committer *k, request *chain)
         else
             group_run(k, group);
         answer(k, group);
-        checkpoint_due(k);
+        checkpoint_when_due(k);
         pthread_mutex_unlock(&k->running);
     }
 }
@@ -380,13 +396,21 @@ static void serve(meta_committer *k, request *chain)
 static void *committer_main(void *arg)
 {
     meta_committer *k = arg;
+    const struct timespec idle = {.tv_nsec = CHECKPOINT_IDLE_MS * 1000000L};
 
     (void)pthread_setname_np(pthread_self(), "tarn-commit");
     for (;;) {
         request *chain = take(k);
-        if (chain == NULL)
+        if (chain != NULL) {
+            serve(k, chain);
+            continue;
+        }
+        if (atomic_load(&k->stopping) != 0)
             return NULL;
-        serve(k, chain);
+        bool work_left = k->wal_frames > k->wal_copied;
+        sleep_until_pushed(k, work_left ? &idle : NULL);
+        if (work_left && atomic_load(&k->stack) == NULL)
+            checkpoint_when_idle(k);
     }
 }
 
@@ -404,7 +428,7 @@ static tarn_err submit(meta_committer *k, request *r)
             tarn_fiber_park();
     } else {
         while (atomic_load(&r->futex) == 0)
-            futex_wait(&r->futex, 0);
+            futex_wait(&r->futex, 0, NULL);
     }
     return r->result;
 }
@@ -416,7 +440,7 @@ static tarn_err run_inline(meta_committer *k, request *r)
         r->result = checkpoint_run(k, SQLITE_CHECKPOINT_TRUNCATE);
     else
         group_run(k, r);
-    checkpoint_due(k);
+    checkpoint_when_due(k);
     pthread_mutex_unlock(&k->running);
     return r->result;
 }

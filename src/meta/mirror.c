@@ -107,6 +107,14 @@ static meta_job_result helper_wait(meta_helper *h)
     return r;
 }
 
+static bool helper_busy(meta_helper *h)
+{
+    pthread_mutex_lock(&h->lock);
+    bool busy = h->job != NULL;
+    pthread_mutex_unlock(&h->lock);
+    return busy;
+}
+
 static tarn_err helper_start(meta_helper *h, meta_mirror *v, meta_copy *copy)
 {
     h->mirror = v;
@@ -137,33 +145,45 @@ tarn_err meta_mirror_start(meta_mirror *v)
     tarn_err err = TARN_OK;
 
     v->helpers = tarn_calloc(v->n, sizeof(*v->helpers));
-    if (v->helpers == NULL)
+    v->syncers = tarn_calloc(v->n, sizeof(*v->syncers));
+    if (v->helpers == NULL || v->syncers == NULL)
         return TARN_E_NO_MEMORY;
-    for (size_t i = 1; i < v->n && err == TARN_OK; i++)
-        err = helper_start(&v->helpers[i], v, &v->copies[i]);
+    for (size_t i = 0; i < v->n && err == TARN_OK; i++) {
+        if (i > 0)
+            err = helper_start(&v->helpers[i], v, &v->copies[i]);
+        if (err == TARN_OK)
+            err = helper_start(&v->syncers[i], v, &v->copies[i]);
+    }
     return err;
+}
+
+static void helper_stop(meta_helper *h)
+{
+    if (!h->started)
+        return;
+    pthread_mutex_lock(&h->lock);
+    h->stop = true;
+    pthread_cond_signal(&h->wake);
+    pthread_mutex_unlock(&h->lock);
+    int rc = pthread_join(h->thread, NULL);
+    TARN_ASSERT(rc == 0);
+    pthread_cond_destroy(&h->done);
+    pthread_cond_destroy(&h->wake);
+    pthread_mutex_destroy(&h->lock);
+    h->started = false;
 }
 
 void meta_mirror_stop(meta_mirror *v)
 {
-    if (v->helpers == NULL)
-        return;
-    for (size_t i = 1; i < v->n; i++) {
-        meta_helper *h = &v->helpers[i];
-        if (!h->started)
-            continue;
-        pthread_mutex_lock(&h->lock);
-        h->stop = true;
-        pthread_cond_signal(&h->wake);
-        pthread_mutex_unlock(&h->lock);
-        int rc = pthread_join(h->thread, NULL);
-        TARN_ASSERT(rc == 0);
-        pthread_cond_destroy(&h->done);
-        pthread_cond_destroy(&h->wake);
-        pthread_mutex_destroy(&h->lock);
+    for (size_t i = 0; i < v->n; i++) {
+        if (v->helpers != NULL)
+            helper_stop(&v->helpers[i]);
+        if (v->syncers != NULL)
+            helper_stop(&v->syncers[i]);
     }
     tarn_free(v->helpers);
-    v->helpers = NULL;
+    tarn_free(v->syncers);
+    v->helpers = v->syncers = NULL;
 }
 
 /* ------------------------------------------------------------------ taking out */
@@ -260,6 +280,49 @@ int meta_mirror_run(meta_mirror *v, const meta_job *job)
             copy_out(v, &v->copies[i], results[i].error);
     }
     return meta_mirror_mark(v, META_GEN_DIRTY, true);
+}
+
+/* ------------------------------------------------------------------ the database's sync in the background */
+void meta_mirror_sync_begin(meta_mirror *v)
+{
+    static const meta_job job = {.which = META_DB, .sync = true};
+
+    TARN_ASSERT(!v->sync_pending);
+    v->sync_pending = true;
+    for (size_t i = 0; i < v->n; i++) {
+        if (atomic_load(&v->copies[i].good))
+            helper_give(&v->syncers[i], &job);
+    }
+}
+
+int meta_mirror_sync_end(meta_mirror *v)
+{
+    bool failed = false;
+
+    if (!v->sync_pending)
+        return 0;
+    v->sync_pending = false;
+    for (size_t i = 0; i < v->n; i++) {
+        meta_job_result r = helper_wait(&v->syncers[i]);
+        if (r.error == 0)
+            continue;
+        failed = failed || atomic_load(&v->copies[i].good);
+        copy_out(v, &v->copies[i], r.error);
+    }
+    return failed ? meta_mirror_mark(v, META_GEN_DIRTY, true) : 0;
+}
+
+bool meta_mirror_sync_running(meta_mirror *v, int *result)
+{
+    *result = 0;
+    if (!v->sync_pending)
+        return false;
+    for (size_t i = 0; i < v->n; i++) {
+        if (helper_busy(&v->syncers[i]))
+            return true;
+    }
+    *result = meta_mirror_sync_end(v);
+    return false;
 }
 
 /* ------------------------------------------------------------------ reading */

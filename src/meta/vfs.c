@@ -13,6 +13,9 @@
  *  2. A database page is sealed with its checksum on the way to the drives and checked on the way back.
  *  3. A failure while flushing where SQLite does not look (the end of a checkpoint) sticks to the file: `failed`.
  *
+ *  4. The log does not start over, and is not cut, before the database has been synced up to its last checkpoint. That sync
+ *     may run in the background: until it is done whoever wants to start the log over finds it busy, and appends.
+ *
  * Threads: writing methods on the committer's (or opener's) thread; reading ones on any.
  */
 #include "vfs.h"
@@ -24,6 +27,10 @@
 #include <string.h>
 
 #define SECTOR_BYTES 4096
+#define SHM_READ_LOCK_1 4 /* SQLite's WAL_READ_LOCK(1): it locks this one and those behind it to start the log over */
+#ifndef PAGE_RUN_BYTES_MAX
+#define PAGE_RUN_BYTES_MAX 16384
+#endif
 #define RUNS_MAX (META_WRITE_BUFFER_BYTES / META_PAGE_BYTES)
 
 /* A file of the store, shared by its connections. */
@@ -53,6 +60,7 @@ struct meta_vfs {
     int shared_n;
     const void *reserved_by, *exclusive_by;
     bool fresh;
+    bool defer_sync;
 };
 
 /* One connection's view: what SQLite allocates (szOsFile). */
@@ -143,7 +151,7 @@ static int page_write(meta_vfs *v, shared_file *f, const void *p, uint64_t off, 
     memcpy(at, p, META_PAGE_BYTES);
     meta_page_seal(at, META_PAGE_BYTES, off);
     meta_page_run *last = f->runs_n > 0 ? &f->runs[f->runs_n - 1] : NULL;
-    if (last != NULL && last->off + last->n == off)
+    if (last != NULL && last->off + last->n == off && last->n < PAGE_RUN_BYTES_MAX)
         last->n += META_PAGE_BYTES; /* checkpoints write in the order of pages: neighbours become one write */
     else
         f->runs[f->runs_n++] = (meta_page_run){at, META_PAGE_BYTES, off};
@@ -159,6 +167,12 @@ static int page_write(meta_vfs *v, shared_file *f, const void *p, uint64_t off, 
     return collect ? SQLITE_OK : flush(v, f, false);
 }
 
+/* Waits for the sync in the background. */
+static int sync_settle(meta_vfs *v)
+{
+    return meta_mirror_sync_end(&v->mirror) == 0 ? SQLITE_OK : SQLITE_IOERR_FSYNC;
+}
+
 static int file_write(sqlite3_file *file, const void *p, int n, sqlite3_int64 off)
 {
     open_file *o = of(file);
@@ -167,15 +181,30 @@ static int file_write(sqlite3_file *file, const void *p, int n, sqlite3_int64 of
 
     pthread_mutex_lock(&f->lock);
     int rc = f->failed;
-    if (rc == SQLITE_OK && f->which == META_WAL)
-        rc = wal_write(o->v, f, p, (size_t)n, at);
-    else if (rc == SQLITE_OK) {
+    if (rc == SQLITE_OK && f->which == META_WAL) {
+        if (at == 0) /* the log starts over */
+            rc = sync_settle(o->v);
+        if (rc == SQLITE_OK)
+            rc = wal_write(o->v, f, p, (size_t)n, at);
+    } else if (rc == SQLITE_OK) {
         TARN_ASSERT(n == META_PAGE_BYTES && at % META_PAGE_BYTES == 0); /* SQLite writes its database in pages */
         rc = page_write(o->v, f, p, at, o->checkpointing);
     }
     if (rc == SQLITE_OK && at + (uint64_t)n > atomic_load(&f->size))
         atomic_store(&f->size, at + (uint64_t)n);
     pthread_mutex_unlock(&f->lock);
+    return rc;
+}
+
+static int db_sync(meta_vfs *v, shared_file *f)
+{
+    int rc = sync_settle(v);
+
+    if (rc != SQLITE_OK)
+        return rc;
+    rc = flush(v, f, !v->defer_sync);
+    if (rc == SQLITE_OK && v->defer_sync)
+        meta_mirror_sync_begin(&v->mirror);
     return rc;
 }
 
@@ -186,7 +215,9 @@ static int file_sync(sqlite3_file *file, int flags)
 
     (void)flags;
     pthread_mutex_lock(&f->lock);
-    int rc = f->failed != SQLITE_OK ? f->failed : flush(o->v, f, true);
+    int rc = f->failed;
+    if (rc == SQLITE_OK)
+        rc = f->which == META_DB ? db_sync(o->v, f) : flush(o->v, f, true);
     pthread_mutex_unlock(&f->lock);
     return rc == SQLITE_IOERR_WRITE ? SQLITE_IOERR_FSYNC : rc;
 }
@@ -199,6 +230,8 @@ static int file_truncate(sqlite3_file *file, sqlite3_int64 size)
 
     pthread_mutex_lock(&f->lock);
     int rc = f->failed != SQLITE_OK ? f->failed : flush(o->v, f, false);
+    if (rc == SQLITE_OK && f->which == META_WAL)
+        rc = sync_settle(o->v);
     if (rc == SQLITE_OK && atomic_load(&f->size) != (uint64_t)size)
         rc = meta_mirror_run(&o->v->mirror, &job) == 0 ? SQLITE_OK : SQLITE_IOERR_TRUNCATE;
     if (rc == SQLITE_OK)
@@ -336,7 +369,14 @@ static int file_shm_map(sqlite3_file *file, int region, int bytes, int extend, v
 static int file_shm_lock(sqlite3_file *file, int first, int n, int flags)
 {
     open_file *o = of(file);
+    int result;
 
+    if ((flags & SQLITE_SHM_LOCK) != 0 && (flags & SQLITE_SHM_EXCLUSIVE) != 0 && first == SHM_READ_LOCK_1 && n > 1) {
+        if (meta_mirror_sync_running(&o->v->mirror, &result))
+            return SQLITE_BUSY;
+        if (result != 0)
+            return SQLITE_IOERR_FSYNC;
+    }
     return meta_shm_lock(&o->v->shm, &o->held, first, n, flags);
 }
 
@@ -624,6 +664,18 @@ size_t meta_vfs_copies_good(const meta_vfs *v)
     return atomic_load(&v->mirror.good_n);
 }
 
+void meta_vfs_sync_defer(meta_vfs *v, bool defer)
+{
+    v->defer_sync = defer;
+}
+
+bool meta_vfs_sync_running(meta_vfs *v)
+{
+    int result; /* a failure has set quorum_lost, which the next write finds */
+
+    return meta_mirror_sync_running(&v->mirror, &result);
+}
+
 tarn_err meta_vfs_in_use(meta_vfs *v)
 {
     return meta_mirror_mark(&v->mirror, META_GEN_DIRTY, true) == 0 ? TARN_OK : TARN_E_QUORUM_WRITE;
@@ -635,6 +687,8 @@ void meta_vfs_close(meta_vfs *v, bool clean)
         return;
     if (v->registered)
         (void)sqlite3_vfs_unregister(&v->vfs);
+    if (v->mirror.syncers != NULL && meta_mirror_sync_end(&v->mirror) != 0)
+        clean = false;
     if (clean && !atomic_load(&v->mirror.quorum_lost))
         (void)meta_mirror_mark(&v->mirror, META_GEN_CLEAN, false); /* when it fails the next start looks closer */
     meta_mirror_stop(&v->mirror);

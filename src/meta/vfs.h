@@ -91,6 +91,8 @@ typedef struct meta_mirror {
     atomic_size_t read_from; /* index of the copy that reads are tried on first */
     atomic_bool quorum_lost; /* sticky */
     meta_helper *helpers;    /* n, the first unused */
+    meta_helper *syncers;    /* n: the syncs of the database in the background */
+    bool sync_pending;       /* a background sync was begun and not yet collected */
     void (*on_drive_failed)(void *ctx, size_t dir_index, int errno_value);
     void *ctx;
 } meta_mirror;
@@ -102,6 +104,11 @@ int meta_mirror_run(meta_mirror *v, const meta_job *job);
  * (-EBADMSG: no copy passed the check). Any thread. */
 int64_t meta_mirror_read(meta_mirror *v, meta_which which, void *buf, size_t n, uint64_t off,
                          bool (*check)(const void *buf, size_t n, uint64_t off));
+/* Syncs the database of all good copies in the background; one at a time. The rest is the writer's: poll says whether it is
+ * still running (and collects it when not), end waits. Copies that fail are taken out; 0 or -EIO as meta_mirror_run. */
+void meta_mirror_sync_begin(meta_mirror *v);
+bool meta_mirror_sync_running(meta_mirror *v, int *result);
+int meta_mirror_sync_end(meta_mirror *v);
 tarn_err meta_mirror_start(meta_mirror *v); /* the helper threads */
 void meta_mirror_stop(meta_mirror *v);
 /* Writes generation (+1 when `next`) and state to all good copies. As meta_mirror_run. */
@@ -118,6 +125,9 @@ tarn_err meta_vfs_open(const tarn_meta_options *opt, meta_vfs **out, bool *fresh
 const char *meta_vfs_name(const meta_vfs *v);
 bool meta_vfs_quorum_lost(const meta_vfs *v);
 size_t meta_vfs_copies_good(const meta_vfs *v);
+/* From here on a checkpoint's sync of the database may run on in the background (false: it is waited for). */
+void meta_vfs_sync_defer(meta_vfs *v, bool defer);
+bool meta_vfs_sync_running(meta_vfs *v);
 /* The database has been opened and checkpointed, or created: copies are the same and in use from here on. */
 tarn_err meta_vfs_in_use(meta_vfs *v);
 /* All connections are closed. clean: the last checkpoint succeeded. */
