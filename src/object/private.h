@@ -40,7 +40,7 @@
 #define OBJ_PIN_SHARDS 64
 #define OBJ_GARBAGE_MIN_AGE_MS 10000 /* between the deletion of a row and of its data */
 #define OBJ_REPAIR_QUEUE_MAX 1024
-#define OBJ_ETAG_BYTES_MAX 128
+#define OBJ_ETAG_BYTES_MAX 64
 
 typedef enum obj_class {                        /* on disk */
                          OBJ_CLASS_PENDING = 0, /* in memory only: not decided yet */

@@ -18,77 +18,9 @@
  * Memory: the put is the caller's until finish, done or abort; blocks in flight belong to their batch. Threads: one loop;
  * apply runs on the committer while the loop's fiber waits.
  */
-#include "private.h"
+#include "put.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-
-#define STAGE_BYTES_MAX (64 * 1024) /* a shard up to this size is copied beside its header: one write instead of three */
-
-/* What one batch of writes needs until its end, even past the life of the put (a drive that hangs). */
-typedef struct flight_memory {
-    obj_block *block;
-    uint8_t *extra;
-} flight_memory;
-
-struct tarn_put {
-    tarn_store *s;
-    obj_ctx *ctx;
-    tarn_arena *arena;
-    tarn_put_spec spec;
-    obj_blob blob;
-    uint64_t record_bytes; /* SEGMENT */
-    tarn_sb header;
-    tarn_sb sums;
-    obj_block *cur;
-    tarn_batch *flight[TARN_PUT_BLOCKS_MAX];
-    size_t flight_n;
-    uint64_t bytes;
-    uint64_t blocks;
-    obj_digest digest;
-    bool digest_on;
-    tarn_sum_kind sum_kind, upload_kind; /* the one asked for; the upload's */
-    tarn_sum_type upload_type;
-    uint64_t upload_nonce;
-    bool has_expected_sum, has_expected_sha;
-    uint8_t expected_sum[TARN_DIGEST_BYTES_MAX], expected_sha[TARN_SHA256_BYTES];
-    tarn_file *files[TARN_SET_DRIVES_MAX]; /* FILE, by shard */
-    obj_seg *seg;                          /* SEGMENT */
-    uint16_t lost;
-    int lost_errno;
-    bool pinned, prepared, applied;
-    int64_t created_ms;
-    tarn_err err;
-    /* after prepare */
-    tarn_str etag, attrs, layout;
-    tarn_checksum checksum;
-    obj_part_attrs part;
-    uint8_t md5[TARN_MD5_BYTES];
-    uint8_t sha256[TARN_SHA256_BYTES];
-};
-
-static unsigned shards_of(const tarn_put *p)
-{
-    return p->s->k + p->s->m;
-}
-
-/* ------------------------------------------------------------------ failures of drives */
-static void lose_shard(tarn_put *p, unsigned shard, const char *what, int errno_value)
-{
-    obj_drive *d = obj_drive_at(p->s, p->blob.set, obj_blob_drive(&p->blob, shard, p->s->n));
-    p->lost |= (uint16_t)(1u << shard);
-    if (errno_value != 0) {
-        p->lost_errno = p->lost_errno == ENOSPC ? ENOSPC : errno_value;
-        obj_drive_error(p->s, d, what, errno_value);
-    }
-    unsigned whole = shards_of(p) - (unsigned)__builtin_popcount(p->lost);
-    if (whole < p->s->write_quorum && !p->err) {
-        bool full = p->lost_errno == ENOSPC || p->lost_errno == EDQUOT;
-        bool memory = p->lost_errno == ENOMEM || p->lost_errno == EMFILE || p->lost_errno == ENFILE;
-        p->err = full ? TARN_E_DISK_FULL : memory ? TARN_E_NO_MEMORY : TARN_E_QUORUM_WRITE;
-    }
-}
 
 /* ------------------------------------------------------------------ begin */
 static bool upload_first(void *ctx, const tarn_upload_row *row)
@@ -247,55 +179,6 @@ static tarn_err build_header(tarn_put *p, uint64_t size)
     return obj_header_build(p->s->deployment_raw, &p->blob, &info, align, &p->header);
 }
 
-static void take_segment_files(tarn_put *p)
-{
-    for (unsigned i = 0; i < shards_of(p); i++) {
-        unsigned pos = obj_blob_drive(&p->blob, i, p->s->n);
-        if (!p->seg->files[pos] || !obj_drive_writable(obj_drive_at(p->s, p->blob.set, pos))) {
-            lose_shard(p, i, "segment", 0);
-        }
-    }
-}
-
-static tarn_err open_files(tarn_put *p)
-{
-    tarn_store *s = p->s;
-    unsigned n = shards_of(p), asked = 0;
-    char(*paths)[TARN_PATH_BYTES_MAX] = tarn_calloc(n, TARN_PATH_BYTES_MAX);
-    tarn_batch *b = tarn_batch_new(n);
-    if (!paths || !b) {
-        tarn_free(paths);
-        tarn_batch_release(b);
-        return TARN_E_NO_MEMORY;
-    }
-    for (unsigned i = 0; i < n; i++) {
-        obj_drive *d = obj_drive_at(s, p->blob.set, obj_blob_drive(&p->blob, i, s->n));
-        if (!obj_drive_writable(d) || !obj_path_blob(d, &p->blob, paths[i])) {
-            lose_shard(p, i, "file", 0);
-            continue;
-        }
-        *tarn_batch_add(b) = (tarn_op){.code = TARN_OP_OPEN,
-                                       .fs = s->fs,
-                                       .path = paths[i],
-                                       .flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
-                                       .mode = 0644,
-                                       .file_out = &p->files[i],
-                                       .ctx = (void *)(uintptr_t)i};
-        asked++;
-    }
-    tarn_batch_submit(b);
-    (void)tarn_batch_wait(b, asked, TARN_IO_NO_TIMEOUT);
-    for (size_t i = 0; i < tarn_batch_count(b); i++) {
-        const tarn_op *op = tarn_batch_op(b, i);
-        if (op->result < 0) {
-            lose_shard(p, (unsigned)(uintptr_t)op->ctx, "creating a file", (int)-op->result);
-        }
-    }
-    tarn_batch_release(b);
-    tarn_free(paths);
-    return p->err;
-}
-
 static tarn_err decide_class(tarn_put *p, uint64_t size, bool exact)
 {
     tarn_store *s = p->s;
@@ -320,188 +203,12 @@ static tarn_err decide_class(tarn_put *p, uint64_t size, bool exact)
     b->cls = exact && size <= s->segment_object_max ? OBJ_CLASS_SEGMENT : OBJ_CLASS_FILE;
     err = build_header(p, exact ? size : UINT64_MAX);
     if (!err && b->cls == OBJ_CLASS_SEGMENT) {
-        take_segment_files(p);
+        obj_put_take_segment(p);
         err = p->err;
     }
     if (!err && b->cls == OBJ_CLASS_FILE) {
-        err = open_files(p);
+        err = obj_put_open_files(p);
     }
-    return err;
-}
-
-/* ------------------------------------------------------------------ blocks on their way to the drives */
-static void flight_end(void *ctx)
-{
-    flight_memory *f = ctx;
-    obj_block_unref(f->block);
-    tarn_free(f->extra);
-    tarn_free(f);
-}
-
-static void reap_oldest(tarn_put *p)
-{
-    tarn_batch *b = p->flight[0];
-    (void)tarn_batch_wait(b, tarn_batch_count(b), tarn_mono_ns() + OBJ_IO_DEADLINE_MS * 1000000ull);
-    for (size_t i = 0; i < tarn_batch_count(b); i++) {
-        const tarn_op *op = tarn_batch_op(b, i);
-        if (!op->finished || op->result < 0) {
-            lose_shard(p, (unsigned)(uintptr_t)op->ctx, "writing", op->finished ? (int)-op->result : EIO);
-        }
-    }
-    tarn_batch_release(b);
-    p->flight_n--;
-    memmove(p->flight, p->flight + 1, p->flight_n * sizeof p->flight[0]);
-}
-
-/* One block of one shard as it goes to its drive: header before it, trailer behind it, where they are due. */
-typedef struct shard_write {
-    unsigned shard;
-    uint8_t *data;
-    size_t n, head_n, tail_n;
-    uint64_t off;  /* of the data in the file */
-    bool in_place; /* the block has room for both around the data */
-    bool staged;   /* all copied together */
-} shard_write;
-
-static size_t extra_bytes(const shard_write *w)
-{
-    if (w->in_place) {
-        return 0;
-    }
-    return w->head_n + w->tail_n + (w->staged ? w->n : 0);
-}
-
-static void put_ends(tarn_put *p, const shard_write *w, uint8_t *head, uint8_t *tail)
-{
-    if (w->head_n > 0) {
-        memcpy(head, p->header.p, w->head_n);
-        obj_header_stamp(head, w->head_n, w->shard);
-    }
-    if (w->tail_n > 0) {
-        obj_trailer_build(&p->blob, w->shard, p->created_ms, tail);
-    }
-}
-
-static void add_write(tarn_batch *b, const shard_write *w, tarn_file *f, uint8_t *buf, size_t n, uint64_t off)
-{
-    if (n > 0) {
-        *tarn_batch_add(b) =
-            (tarn_op){.code = TARN_OP_WRITE, .file = f, .buf = buf, .len = n, .off = off, .ctx = (void *)(uintptr_t)w->shard};
-    }
-}
-
-/* Returns how much of `extra` it used. */
-static size_t add_shard(tarn_put *p, tarn_batch *b, const shard_write *w, tarn_file *f, uint8_t *extra)
-{
-    if (w->in_place) {
-        put_ends(p, w, w->data - w->head_n, w->data + w->n);
-        add_write(b, w, f, w->data - w->head_n, w->head_n + w->n + w->tail_n, w->off - w->head_n);
-    } else if (w->staged) {
-        memcpy(extra + w->head_n, w->data, w->n);
-        put_ends(p, w, extra, extra + w->head_n + w->n);
-        add_write(b, w, f, extra, w->head_n + w->n + w->tail_n, w->off - w->head_n);
-    } else {
-        put_ends(p, w, extra, extra + w->head_n);
-        add_write(b, w, f, extra, w->head_n, w->off - w->head_n);
-        add_write(b, w, f, w->data, w->n, w->off);
-        add_write(b, w, f, extra + w->head_n, w->tail_n, w->off + w->n);
-    }
-    return extra_bytes(w);
-}
-
-static shard_write plan_write(const tarn_put *p, const obj_block *blk, size_t shard_len, unsigned shard, bool last)
-{
-    unsigned k = p->s->k;
-    shard_write w = {.shard = shard, .n = shard_len};
-    w.data = shard < k ? blk->data + shard * shard_len : blk->parity + (shard - k) * shard_len;
-    w.head_n = p->blocks == 0 ? p->blob.head_bytes : 0;
-    w.tail_n = last ? obj_trailer_bytes(p->blocks + 1) : 0;
-    w.off = p->blob.offset + p->blob.head_bytes + p->blocks * obj_shard_len(p->blob.block_bytes, k);
-    w.in_place = k == 1 && shard == 0 && w.head_n <= OBJ_HEADROOM_BYTES && w.tail_n <= OBJ_TAILROOM_BYTES;
-    w.staged = !w.in_place && w.head_n + w.tail_n > 0 && shard_len <= STAGE_BYTES_MAX;
-    return w;
-}
-
-static void encode_block(tarn_put *p, obj_block *blk, size_t shard_len)
-{
-    unsigned k = p->s->k, m = p->s->m;
-    uint8_t *data[TARN_SET_DRIVES_MAX], *parity[TARN_SET_DRIVES_MAX];
-    memset(blk->data + blk->n, 0, k * shard_len - blk->n);
-    for (unsigned i = 0; i < k; i++) {
-        data[i] = blk->data + i * shard_len;
-    }
-    for (unsigned i = 0; i < m; i++) {
-        parity[i] = blk->parity + i * shard_len;
-    }
-    if (m > 0) {
-        tarn_ec_encode(p->s->ec, shard_len, data, parity);
-    }
-    for (unsigned i = 0; i < k + m; i++) {
-        tarn_sb_le64(&p->sums, obj_shard_sum(p->blob.blob_id, p->blocks, i, i < k ? data[i] : parity[i - k], shard_len));
-    }
-}
-
-static tarn_file *shard_file(const tarn_put *p, unsigned shard)
-{
-    if (p->blob.cls == OBJ_CLASS_FILE) {
-        return p->files[shard];
-    }
-    return p->seg->files[obj_blob_drive(&p->blob, shard, p->s->n)];
-}
-
-static tarn_err submit_block(tarn_put *p, obj_block *blk, size_t shard_len, bool last)
-{
-    unsigned n = shards_of(p);
-    shard_write w[TARN_SET_DRIVES_MAX];
-    size_t extra_n = 0, used = 0;
-    for (unsigned i = 0; i < n; i++) {
-        w[i] = plan_write(p, blk, shard_len, i, last);
-        extra_n += extra_bytes(&w[i]);
-    }
-    flight_memory *f = tarn_calloc(1, sizeof *f);
-    tarn_batch *b = tarn_batch_new((size_t)n * 3);
-    uint8_t *extra = extra_n > 0 ? tarn_malloc(extra_n) : NULL;
-    if (!f || !b || (extra_n > 0 && !extra)) {
-        tarn_free(f);
-        tarn_free(extra);
-        tarn_batch_release(b);
-        obj_block_unref(blk);
-        return TARN_E_NO_MEMORY;
-    }
-    *f = (flight_memory){.block = blk, .extra = extra};
-    for (unsigned i = 0; i < n; i++) {
-        if (!(p->lost & (1u << i))) {
-            used += add_shard(p, b, &w[i], shard_file(p, i), extra + used);
-        }
-    }
-    tarn_batch_on_end(b, flight_end, f);
-    tarn_batch_submit(b);
-    p->flight[p->flight_n++] = b;
-    return TARN_OK;
-}
-
-/* Sends the current block off. `last`: no more will come. */
-static tarn_err flush_block(tarn_put *p, bool last)
-{
-    obj_block *blk = p->cur;
-    size_t shard_len = obj_shard_len(blk->n, p->s->k);
-    TARN_ASSERT(p->flight_n < TARN_PUT_BLOCKS_MAX && blk->n > 0);
-    encode_block(p, blk, shard_len);
-    if (last) {
-        p->blob.size = p->bytes;
-    }
-    p->blob.sums = tarn_sb_view(&p->sums);
-    if (p->sums.failed) {
-        return TARN_E_NO_MEMORY;
-    }
-    p->cur = NULL;
-    blk->refs++; /* ours, for the digest; the batch has the other one */
-    tarn_err err = submit_block(p, blk, shard_len, last);
-    if (!err) {
-        p->blocks++;
-        obj_digest_grow(&p->digest, blk, true);
-    }
-    obj_block_unref(blk);
     return err;
 }
 
@@ -516,7 +223,7 @@ static tarn_err next_block(tarn_put *p)
         }
     }
     while (p->flight_n >= TARN_PUT_BLOCKS_MAX - 1 && !p->err) {
-        reap_oldest(p);
+        obj_put_reap(p);
     }
     if (p->err) {
         return p->err;
@@ -535,7 +242,7 @@ tarn_err tarn_put_reserve(tarn_put *p, uint8_t **buf, size_t *cap)
             p->err = TARN_E_INVALID; /* more bytes than were announced */
         }
         if (!p->err) {
-            p->err = flush_block(p, false);
+            p->err = obj_put_flush(p, false);
         }
     }
     if (!p->err && !p->cur) {
@@ -626,36 +333,6 @@ void tarn_put_expect_sha256(tarn_put *p, const uint8_t sha256[TARN_SHA256_BYTES]
 }
 
 /* ------------------------------------------------------------------ durable */
-/* The size was not known, and the data ended with a full block that is on its way already. */
-static tarn_err write_trailers(tarn_put *p)
-{
-    unsigned n = shards_of(p);
-    p->blob.size = p->bytes;
-    size_t tail_n = obj_trailer_bytes(p->blocks);
-    uint64_t off = p->blob.offset + p->blob.head_bytes + obj_record_data_bytes(&p->blob);
-    flight_memory *f = tarn_calloc(1, sizeof *f);
-    tarn_batch *b = tarn_batch_new(n);
-    uint8_t *extra = tarn_malloc(n * tail_n);
-    if (!f || !b || !extra) {
-        tarn_free(f);
-        tarn_free(extra);
-        tarn_batch_release(b);
-        return TARN_E_NO_MEMORY;
-    }
-    f->extra = extra;
-    for (unsigned i = 0; i < n; i++) {
-        if (!(p->lost & (1u << i))) {
-            shard_write w = {.shard = i};
-            obj_trailer_build(&p->blob, i, p->created_ms, extra + i * tail_n);
-            add_write(b, &w, shard_file(p, i), extra + i * tail_n, tail_n, off);
-        }
-    }
-    tarn_batch_on_end(b, flight_end, f);
-    tarn_batch_submit(b);
-    p->flight[p->flight_n++] = b;
-    return TARN_OK;
-}
-
 static tarn_err flush_rest(tarn_put *p)
 {
     if (p->spec.size_hint != UINT64_MAX && p->bytes != p->spec.size_hint) {
@@ -675,63 +352,13 @@ static tarn_err flush_rest(tarn_put *p)
         return TARN_OK;
     }
     if (p->flight_n == TARN_PUT_BLOCKS_MAX) {
-        reap_oldest(p);
+        obj_put_reap(p);
     }
-    tarn_err err = p->cur->n > 0 ? flush_block(p, true) : write_trailers(p);
+    tarn_err err = p->cur->n > 0 ? obj_put_flush(p, true) : obj_put_trailers(p);
     while (p->flight_n > 0) {
-        reap_oldest(p);
+        obj_put_reap(p);
     }
     return err ? err : p->err;
-}
-
-/* Starts the syncs of a file per shard and of the folders they were created in. *b is NULL where there is nothing to do. */
-static tarn_err sync_start(tarn_put *p, tarn_batch **b, char (**paths)[TARN_PATH_BYTES_MAX])
-{
-    unsigned n = shards_of(p);
-    *b = NULL;
-    *paths = NULL;
-    if (p->blob.cls != OBJ_CLASS_FILE) {
-        return TARN_OK;
-    }
-    *paths = tarn_calloc(n, TARN_PATH_BYTES_MAX);
-    *b = tarn_batch_new((size_t)n * 2);
-    if (!*paths || !*b) {
-        return TARN_E_NO_MEMORY;
-    }
-    for (unsigned i = 0; i < n; i++) {
-        obj_drive *d = obj_drive_at(p->s, p->blob.set, obj_blob_drive(&p->blob, i, p->s->n));
-        if ((p->lost & (1u << i)) || !obj_path_blob_dir(d, &p->blob, (*paths)[i])) {
-            continue;
-        }
-        *tarn_batch_add(*b) = (tarn_op){.code = TARN_OP_SYNC, .file = p->files[i], .ctx = (void *)(uintptr_t)i};
-        *tarn_batch_add(*b) = (tarn_op){.code = TARN_OP_SYNC_DIR, .fs = p->s->fs, .path = (*paths)[i], .ctx = (void *)(uintptr_t)i};
-    }
-    tarn_batch_submit(*b);
-    return TARN_OK;
-}
-
-static void sync_end(tarn_put *p, tarn_batch *b)
-{
-    if (p->blob.cls == OBJ_CLASS_SEGMENT) {
-        uint16_t failed = 0;
-        obj_seg_sync(p->seg, &failed);
-        for (unsigned i = 0; i < shards_of(p); i++) {
-            if (!(p->lost & (1u << i)) && (failed & (1u << obj_blob_drive(&p->blob, i, p->s->n)))) {
-                lose_shard(p, i, "syncing", 0);
-            }
-        }
-    }
-    if (!b) {
-        return;
-    }
-    /* Paths belong to the batch's operations: it is waited for to its end, not to a deadline. */
-    (void)tarn_batch_wait(b, tarn_batch_count(b), TARN_IO_NO_TIMEOUT);
-    for (size_t i = 0; i < tarn_batch_count(b); i++) {
-        const tarn_op *op = tarn_batch_op(b, i);
-        if (op->result < 0) {
-            lose_shard(p, (unsigned)(uintptr_t)op->ctx, "syncing", (int)-op->result);
-        }
-    }
 }
 
 static bool sum_value(const tarn_put *p, tarn_sum_kind kind, uint8_t *out)
@@ -836,10 +463,10 @@ tarn_err tarn_put_prepare(tarn_put *p)
     char(*paths)[TARN_PATH_BYTES_MAX] = NULL;
     tarn_err err = p->err ? p->err : flush_rest(p);
     if (!err) {
-        err = sync_start(p, &sync, &paths);
+        err = obj_put_sync_start(p, &sync, &paths);
         tarn_err digests = err ? TARN_OK : check_digests(p); /* while the drives sync */
         if (!err) {
-            sync_end(p, sync);
+            obj_put_sync_end(p, sync);
             err = digests ? digests : p->err;
         }
         tarn_batch_release(sync);
@@ -939,46 +566,19 @@ tarn_err tarn_put_apply(tarn_put *p, tarn_meta_tx *tx, tarn_put_result *out)
 }
 
 /* ------------------------------------------------------------------ the end */
-static void unlink_files(tarn_put *p)
-{
-    char path[TARN_PATH_BYTES_MAX];
-    for (unsigned i = 0; i < shards_of(p); i++) {
-        obj_drive *d = obj_drive_at(p->s, p->blob.set, obj_blob_drive(&p->blob, i, p->s->n));
-        if (p->files[i] && obj_drive_writable(d) && obj_path_blob(d, &p->blob, path)) {
-            (void)tarn_fs_unlink(p->s->fs, path); /* the sweeper finds what stays */
-        }
-    }
-}
-
-static void punch_record(tarn_put *p)
-{
-    tarn_batch *b = tarn_batch_new(shards_of(p));
-    if (!b) {
-        return;
-    }
-    for (unsigned i = 0; i < shards_of(p); i++) {
-        tarn_file *f = shard_file(p, i);
-        if (f) {
-            *tarn_batch_add(b) = (tarn_op){.code = TARN_OP_PUNCH, .file = f, .off = p->blob.offset, .len = p->record_bytes};
-        }
-    }
-    tarn_batch_submit(b);
-    tarn_batch_release(b);
-}
-
 static void put_free(tarn_put *p, bool drop_data)
 {
     while (p->flight_n > 0) {
-        reap_oldest(p);
+        obj_put_reap(p);
     }
     if (p->digest_on) {
         obj_digest_end(&p->digest);
     }
     if (drop_data && p->blob.cls == OBJ_CLASS_FILE) {
-        unlink_files(p);
+        obj_put_unlink(p);
     }
     if (drop_data && p->seg) {
-        punch_record(p);
+        obj_put_punch(p);
     }
     for (unsigned i = 0; i < TARN_SET_DRIVES_MAX; i++) {
         tarn_file_unref(p->files[i]);

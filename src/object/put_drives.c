@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Uploads, the drives' side: blocks become shards, shards go to files or segments, everything is synced, or taken back.
+ *
+ * One batch of writes per block. A shard's header goes out with the first block, its trailer with the last; where the block
+ * buffer has room around the data, or the shard is small enough to be copied, that is one write.
+ *
+ * Invariants:
+ *  1. What a batch writes from lives until the batch has ended, even when the upload is gone (flight_memory).
+ *  2. The sums of a block are appended exactly once, in the order of blocks and shards.
+ * Memory and threads: see put.c.
+ */
+#include "put.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#define STAGE_BYTES_MAX (64 * 1024) /* a shard up to this size is copied beside its header: one write instead of three */
+
+/* What one batch of writes needs until its end, even past the life of the put (a drive that hangs). */
+typedef struct flight_memory {
+    obj_block *block;
+    uint8_t *extra;
+} flight_memory;
+
+unsigned obj_put_shards(const tarn_put *p)
+{
+    return p->s->k + p->s->m;
+}
+
+/* ------------------------------------------------------------------ failures of drives */
+void obj_put_lose_shard(tarn_put *p, unsigned shard, const char *what, int errno_value)
+{
+    obj_drive *d = obj_drive_at(p->s, p->blob.set, obj_blob_drive(&p->blob, shard, p->s->n));
+    p->lost |= (uint16_t)(1u << shard);
+    if (errno_value != 0) {
+        p->lost_errno = p->lost_errno == ENOSPC ? ENOSPC : errno_value;
+        obj_drive_error(p->s, d, what, errno_value);
+    }
+    unsigned whole = obj_put_shards(p) - (unsigned)__builtin_popcount(p->lost);
+    if (whole < p->s->write_quorum && !p->err) {
+        bool full = p->lost_errno == ENOSPC || p->lost_errno == EDQUOT;
+        bool memory = p->lost_errno == ENOMEM || p->lost_errno == EMFILE || p->lost_errno == ENFILE;
+        p->err = full ? TARN_E_DISK_FULL : memory ? TARN_E_NO_MEMORY : TARN_E_QUORUM_WRITE;
+    }
+}
+
+/* ------------------------------------------------------------------ places */
+void obj_put_take_segment(tarn_put *p)
+{
+    for (unsigned i = 0; i < obj_put_shards(p); i++) {
+        unsigned pos = obj_blob_drive(&p->blob, i, p->s->n);
+        if (!p->seg->files[pos] || !obj_drive_writable(obj_drive_at(p->s, p->blob.set, pos))) {
+            obj_put_lose_shard(p, i, "segment", 0);
+        }
+    }
+}
+
+tarn_err obj_put_open_files(tarn_put *p)
+{
+    tarn_store *s = p->s;
+    unsigned n = obj_put_shards(p), asked = 0;
+    char(*paths)[TARN_PATH_BYTES_MAX] = tarn_calloc(n, TARN_PATH_BYTES_MAX);
+    tarn_batch *b = tarn_batch_new(n);
+    if (!paths || !b) {
+        tarn_free(paths);
+        tarn_batch_release(b);
+        return TARN_E_NO_MEMORY;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        obj_drive *d = obj_drive_at(s, p->blob.set, obj_blob_drive(&p->blob, i, s->n));
+        if (!obj_drive_writable(d) || !obj_path_blob(d, &p->blob, paths[i])) {
+            obj_put_lose_shard(p, i, "file", 0);
+            continue;
+        }
+        *tarn_batch_add(b) = (tarn_op){.code = TARN_OP_OPEN,
+                                       .fs = s->fs,
+                                       .path = paths[i],
+                                       .flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+                                       .mode = 0644,
+                                       .file_out = &p->files[i],
+                                       .ctx = (void *)(uintptr_t)i};
+        asked++;
+    }
+    tarn_batch_submit(b);
+    (void)tarn_batch_wait(b, asked, TARN_IO_NO_TIMEOUT);
+    for (size_t i = 0; i < tarn_batch_count(b); i++) {
+        const tarn_op *op = tarn_batch_op(b, i);
+        if (op->result < 0) {
+            obj_put_lose_shard(p, (unsigned)(uintptr_t)op->ctx, "creating a file", (int)-op->result);
+        }
+    }
+    tarn_batch_release(b);
+    tarn_free(paths);
+    return p->err;
+}
+
+/* ------------------------------------------------------------------ blocks on their way to the drives */
+static void flight_end(void *ctx)
+{
+    flight_memory *f = ctx;
+    obj_block_unref(f->block);
+    tarn_free(f->extra);
+    tarn_free(f);
+}
+
+void obj_put_reap(tarn_put *p)
+{
+    tarn_batch *b = p->flight[0];
+    (void)tarn_batch_wait(b, tarn_batch_count(b), tarn_mono_ns() + OBJ_IO_DEADLINE_MS * 1000000ull);
+    for (size_t i = 0; i < tarn_batch_count(b); i++) {
+        const tarn_op *op = tarn_batch_op(b, i);
+        if (!op->finished || op->result < 0) {
+            obj_put_lose_shard(p, (unsigned)(uintptr_t)op->ctx, "writing", op->finished ? (int)-op->result : EIO);
+        }
+    }
+    tarn_batch_release(b);
+    p->flight_n--;
+    memmove(p->flight, p->flight + 1, p->flight_n * sizeof p->flight[0]);
+}
+
+/* One block of one shard as it goes to its drive: header before it, trailer behind it, where they are due. */
+typedef struct shard_write {
+    unsigned shard;
+    uint8_t *data;
+    size_t n, head_n, tail_n;
+    uint64_t off;  /* of the data in the file */
+    bool in_place; /* the block has room for both around the data */
+    bool staged;   /* all copied together */
+} shard_write;
+
+static size_t extra_bytes(const shard_write *w)
+{
+    if (w->in_place) {
+        return 0;
+    }
+    return w->head_n + w->tail_n + (w->staged ? w->n : 0);
+}
+
+static void put_ends(tarn_put *p, const shard_write *w, uint8_t *head, uint8_t *tail)
+{
+    if (w->head_n > 0) {
+        memcpy(head, p->header.p, w->head_n);
+        obj_header_stamp(head, w->head_n, w->shard);
+    }
+    if (w->tail_n > 0) {
+        obj_trailer_build(&p->blob, w->shard, p->created_ms, tail);
+    }
+}
+
+static void add_write(tarn_batch *b, const shard_write *w, tarn_file *f, uint8_t *buf, size_t n, uint64_t off)
+{
+    if (n > 0) {
+        *tarn_batch_add(b) =
+            (tarn_op){.code = TARN_OP_WRITE, .file = f, .buf = buf, .len = n, .off = off, .ctx = (void *)(uintptr_t)w->shard};
+    }
+}
+
+/* Returns how much of `extra` it used. */
+static size_t add_shard(tarn_put *p, tarn_batch *b, const shard_write *w, tarn_file *f, uint8_t *extra)
+{
+    if (w->in_place) {
+        put_ends(p, w, w->data - w->head_n, w->data + w->n);
+        add_write(b, w, f, w->data - w->head_n, w->head_n + w->n + w->tail_n, w->off - w->head_n);
+    } else if (w->staged) {
+        memcpy(extra + w->head_n, w->data, w->n);
+        put_ends(p, w, extra, extra + w->head_n + w->n);
+        add_write(b, w, f, extra, w->head_n + w->n + w->tail_n, w->off - w->head_n);
+    } else {
+        put_ends(p, w, extra, extra + w->head_n);
+        add_write(b, w, f, extra, w->head_n, w->off - w->head_n);
+        add_write(b, w, f, w->data, w->n, w->off);
+        add_write(b, w, f, extra + w->head_n, w->tail_n, w->off + w->n);
+    }
+    return extra_bytes(w);
+}
+
+static shard_write plan_write(const tarn_put *p, const obj_block *blk, size_t shard_len, unsigned shard, bool last)
+{
+    unsigned k = p->s->k;
+    shard_write w = {.shard = shard, .n = shard_len};
+    w.data = shard < k ? blk->data + shard * shard_len : blk->parity + (shard - k) * shard_len;
+    w.head_n = p->blocks == 0 ? p->blob.head_bytes : 0;
+    w.tail_n = last ? obj_trailer_bytes(p->blocks + 1) : 0;
+    w.off = p->blob.offset + p->blob.head_bytes + p->blocks * obj_shard_len(p->blob.block_bytes, k);
+    w.in_place = k == 1 && shard == 0 && w.head_n <= OBJ_HEADROOM_BYTES && w.tail_n <= OBJ_TAILROOM_BYTES;
+    w.staged = !w.in_place && w.head_n + w.tail_n > 0 && shard_len <= STAGE_BYTES_MAX;
+    return w;
+}
+
+static void encode_block(tarn_put *p, obj_block *blk, size_t shard_len)
+{
+    unsigned k = p->s->k, m = p->s->m;
+    uint8_t *data[TARN_SET_DRIVES_MAX], *parity[TARN_SET_DRIVES_MAX];
+    memset(blk->data + blk->n, 0, k * shard_len - blk->n);
+    for (unsigned i = 0; i < k; i++) {
+        data[i] = blk->data + i * shard_len;
+    }
+    for (unsigned i = 0; i < m; i++) {
+        parity[i] = blk->parity + i * shard_len;
+    }
+    if (m > 0) {
+        tarn_ec_encode(p->s->ec, shard_len, data, parity);
+    }
+    for (unsigned i = 0; i < k + m; i++) {
+        tarn_sb_le64(&p->sums, obj_shard_sum(p->blob.blob_id, p->blocks, i, i < k ? data[i] : parity[i - k], shard_len));
+    }
+}
+
+static tarn_file *shard_file(const tarn_put *p, unsigned shard)
+{
+    if (p->blob.cls == OBJ_CLASS_FILE) {
+        return p->files[shard];
+    }
+    return p->seg->files[obj_blob_drive(&p->blob, shard, p->s->n)];
+}
+
+static tarn_err submit_block(tarn_put *p, obj_block *blk, size_t shard_len, bool last)
+{
+    unsigned n = obj_put_shards(p);
+    shard_write w[TARN_SET_DRIVES_MAX];
+    size_t extra_n = 0, used = 0;
+    for (unsigned i = 0; i < n; i++) {
+        w[i] = plan_write(p, blk, shard_len, i, last);
+        extra_n += extra_bytes(&w[i]);
+    }
+    flight_memory *f = tarn_calloc(1, sizeof *f);
+    tarn_batch *b = tarn_batch_new((size_t)n * 3);
+    uint8_t *extra = extra_n > 0 ? tarn_malloc(extra_n) : NULL;
+    if (!f || !b || (extra_n > 0 && !extra)) {
+        tarn_free(f);
+        tarn_free(extra);
+        tarn_batch_release(b);
+        obj_block_unref(blk);
+        return TARN_E_NO_MEMORY;
+    }
+    *f = (flight_memory){.block = blk, .extra = extra};
+    for (unsigned i = 0; i < n; i++) {
+        if (!(p->lost & (1u << i))) {
+            used += add_shard(p, b, &w[i], shard_file(p, i), extra + used);
+        }
+    }
+    tarn_batch_on_end(b, flight_end, f);
+    tarn_batch_submit(b);
+    p->flight[p->flight_n++] = b;
+    return TARN_OK;
+}
+
+/* Sends the current block off. `last`: no more will come. */
+tarn_err obj_put_flush(tarn_put *p, bool last)
+{
+    obj_block *blk = p->cur;
+    size_t shard_len = obj_shard_len(blk->n, p->s->k);
+    TARN_ASSERT(p->flight_n < TARN_PUT_BLOCKS_MAX && blk->n > 0);
+    encode_block(p, blk, shard_len);
+    if (last) {
+        p->blob.size = p->bytes;
+    }
+    p->blob.sums = tarn_sb_view(&p->sums);
+    if (p->sums.failed) {
+        return TARN_E_NO_MEMORY;
+    }
+    p->cur = NULL;
+    blk->refs++; /* ours, for the digest; the batch has the other one */
+    tarn_err err = submit_block(p, blk, shard_len, last);
+    if (!err) {
+        p->blocks++;
+        obj_digest_grow(&p->digest, blk, true);
+    }
+    obj_block_unref(blk);
+    return err;
+}
+
+/* The size was not known, and the data ended with a full block that is on its way already. */
+tarn_err obj_put_trailers(tarn_put *p)
+{
+    unsigned n = obj_put_shards(p);
+    p->blob.size = p->bytes;
+    size_t tail_n = obj_trailer_bytes(p->blocks);
+    uint64_t off = p->blob.offset + p->blob.head_bytes + obj_record_data_bytes(&p->blob);
+    flight_memory *f = tarn_calloc(1, sizeof *f);
+    tarn_batch *b = tarn_batch_new(n);
+    uint8_t *extra = tarn_malloc(n * tail_n);
+    if (!f || !b || !extra) {
+        tarn_free(f);
+        tarn_free(extra);
+        tarn_batch_release(b);
+        return TARN_E_NO_MEMORY;
+    }
+    f->extra = extra;
+    for (unsigned i = 0; i < n; i++) {
+        if (!(p->lost & (1u << i))) {
+            shard_write w = {.shard = i};
+            obj_trailer_build(&p->blob, i, p->created_ms, extra + i * tail_n);
+            add_write(b, &w, shard_file(p, i), extra + i * tail_n, tail_n, off);
+        }
+    }
+    tarn_batch_on_end(b, flight_end, f);
+    tarn_batch_submit(b);
+    p->flight[p->flight_n++] = b;
+    return TARN_OK;
+}
+
+/* ------------------------------------------------------------------ durable */
+/* Starts the syncs of a file per shard and of the folders they were created in. *b is NULL where there is nothing to do. */
+tarn_err obj_put_sync_start(tarn_put *p, tarn_batch **b, char (**paths)[TARN_PATH_BYTES_MAX])
+{
+    unsigned n = obj_put_shards(p);
+    *b = NULL;
+    *paths = NULL;
+    if (p->blob.cls != OBJ_CLASS_FILE) {
+        return TARN_OK;
+    }
+    *paths = tarn_calloc(n, TARN_PATH_BYTES_MAX);
+    *b = tarn_batch_new((size_t)n * 2);
+    if (!*paths || !*b) {
+        return TARN_E_NO_MEMORY;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        obj_drive *d = obj_drive_at(p->s, p->blob.set, obj_blob_drive(&p->blob, i, p->s->n));
+        if ((p->lost & (1u << i)) || !obj_path_blob_dir(d, &p->blob, (*paths)[i])) {
+            continue;
+        }
+        *tarn_batch_add(*b) = (tarn_op){.code = TARN_OP_SYNC, .file = p->files[i], .ctx = (void *)(uintptr_t)i};
+        *tarn_batch_add(*b) = (tarn_op){.code = TARN_OP_SYNC_DIR, .fs = p->s->fs, .path = (*paths)[i], .ctx = (void *)(uintptr_t)i};
+    }
+    tarn_batch_submit(*b);
+    return TARN_OK;
+}
+
+void obj_put_sync_end(tarn_put *p, tarn_batch *b)
+{
+    if (p->blob.cls == OBJ_CLASS_SEGMENT) {
+        uint16_t failed = 0;
+        obj_seg_sync(p->seg, &failed);
+        for (unsigned i = 0; i < obj_put_shards(p); i++) {
+            if (!(p->lost & (1u << i)) && (failed & (1u << obj_blob_drive(&p->blob, i, p->s->n)))) {
+                obj_put_lose_shard(p, i, "syncing", 0);
+            }
+        }
+    }
+    if (!b) {
+        return;
+    }
+    /* Paths belong to the batch's operations: it is waited for to its end, not to a deadline. */
+    (void)tarn_batch_wait(b, tarn_batch_count(b), TARN_IO_NO_TIMEOUT);
+    for (size_t i = 0; i < tarn_batch_count(b); i++) {
+        const tarn_op *op = tarn_batch_op(b, i);
+        if (op->result < 0) {
+            obj_put_lose_shard(p, (unsigned)(uintptr_t)op->ctx, "syncing", (int)-op->result);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ taking it back */
+void obj_put_unlink(tarn_put *p)
+{
+    char path[TARN_PATH_BYTES_MAX];
+    for (unsigned i = 0; i < obj_put_shards(p); i++) {
+        obj_drive *d = obj_drive_at(p->s, p->blob.set, obj_blob_drive(&p->blob, i, p->s->n));
+        if (p->files[i] && obj_drive_writable(d) && obj_path_blob(d, &p->blob, path)) {
+            (void)tarn_fs_unlink(p->s->fs, path); /* the sweeper finds what stays */
+        }
+    }
+}
+
+void obj_put_punch(tarn_put *p)
+{
+    tarn_batch *b = tarn_batch_new(obj_put_shards(p));
+    if (!b) {
+        return;
+    }
+    for (unsigned i = 0; i < obj_put_shards(p); i++) {
+        tarn_file *f = shard_file(p, i);
+        if (f) {
+            *tarn_batch_add(b) = (tarn_op){.code = TARN_OP_PUNCH, .file = f, .off = p->blob.offset, .len = p->record_bytes};
+        }
+    }
+    tarn_batch_submit(b);
+    tarn_batch_release(b);
+}
