@@ -167,7 +167,7 @@ static tarn_err heal_headers(heal *h, uint16_t *wrong)
             good = n == (int64_t)h->blob->head_bytes && obj_header_matches(mem, (size_t)n, h->blob, i);
         }
         tarn_file_unref(f);
-        *wrong |= good ? 0 : (uint16_t)(1u << i);
+        *wrong = (uint16_t)(*wrong | (good ? 0u : 1u << i));
         if (good && !h->head) {
             h->head = mem;
             mem = tarn_malloc(h->blob->head_bytes + 1);
