@@ -333,6 +333,65 @@ static void test_spawn_remote(void **state)
     check_in_fiber(spawn_remote, NULL);
 }
 
+/* Two loops on two threads play ball: each throw is a wake across threads, with both loops falling asleep between. */
+#define THROWS 3000
+typedef struct ball_player {
+    tarn_loop *loop;
+    tarn_fiber *_Atomic fiber;
+    struct ball_player *other;
+    atomic_uint *throws;
+    unsigned parity;
+} ball_player;
+
+static void play_ball(void *arg)
+{
+    ball_player *me = arg;
+    atomic_store(&me->fiber, tarn_fiber_current());
+    while (!atomic_load(&me->other->fiber))
+        tarn_sleep_ms(1);
+    for (unsigned i = 0; i < THROWS; i++) {
+        while (atomic_load(me->throws) % 2 != me->parity)
+            CHECK(!tarn_fiber_park_until(tarn_mono_ns() + 20000 * MS));
+        atomic_fetch_add(me->throws, 1);
+        tarn_fiber_wake_remote(me->other->fiber);
+    }
+    tarn_loop_stop(me->loop);
+}
+
+static void *run_loop(void *arg)
+{
+    tarn_loop_run(arg);
+    return NULL;
+}
+
+static void test_two_loops(void **state)
+{
+    (void)state;
+    for (size_t b = 0; b < TARN_ARRAY_LEN(check_backends); b++) {
+        ball_player p[2];
+        pthread_t t[2];
+        atomic_uint throws;
+        atomic_init(&throws, 0);
+        for (unsigned i = 0; i < 2; i++) {
+            p[i] = (ball_player){.loop = check_loop(check_backends[b], 0), .other = &p[1 - i], .throws = &throws, .parity = i};
+            atomic_init(&p[i].fiber, NULL);
+            if (!p[i].loop)
+                break;
+            assert_int_equal(tarn_fiber_spawn(p[i].loop, play_ball, &p[i], "player"), TARN_OK);
+        }
+        if (!p[0].loop)
+            continue;
+        for (unsigned i = 0; i < 2; i++)
+            assert_int_equal(pthread_create(&t[i], NULL, run_loop, p[i].loop), 0);
+        for (unsigned i = 0; i < 2; i++)
+            assert_int_equal(pthread_join(t[i], NULL), 0);
+        for (unsigned i = 0; i < 2; i++)
+            tarn_loop_destroy(p[i].loop);
+        assert_int_equal(atomic_load(&throws), 2 * THROWS);
+        assert_int_equal(atomic_exchange(&check_failures, 0), 0);
+    }
+}
+
 /* ------------------------------------------------------------------ offload */
 static void square(void *arg)
 {
@@ -502,6 +561,7 @@ static void sleep_while_stopping(void *arg)
     tarn_loop_stop(tarn_loop_current());
     tarn_sleep_ms(1);
     uint64_t t0 = tarn_mono_ns();
+    tarn_fiber_wake(tarn_fiber_current()); /* nor does a stray wake end it */
     tarn_sleep_ms(20);
     CHECK(tarn_mono_ns() - t0 >= 20 * MS);
 }
@@ -604,6 +664,7 @@ int main(void)
         cmocka_unit_test(test_late_wake),
         cmocka_unit_test(test_posts_in_order),
         cmocka_unit_test(test_spawn_remote),
+        cmocka_unit_test(test_two_loops),
         cmocka_unit_test(test_offload),
         cmocka_unit_test(test_lock),
         cmocka_unit_test(test_stop_wakes_sleepers),

@@ -484,6 +484,75 @@ static void test_leave_batch(void **state)
     assert_true(ends_n >= 1);
 }
 
+/* What is in the page cache is read on the spot by the threads back end, and is answered like everything else: later. */
+static unsigned cached_done_n;
+static void on_cached_done(tarn_op *op)
+{
+    CHECK(op->result == (int64_t)op->len);
+    cached_done_n++;
+}
+
+static void cached_reads(void *arg)
+{
+    (void)arg;
+    static char in[2][TARN_CACHED_READ_BYTES_MAX + 1], out[TARN_CACHED_READ_BYTES_MAX + 1];
+    tarn_file *f = open_new(tarn_fs_posix(), "cached");
+    memset(out, 'c', sizeof out);
+    CHECK(tarn_file_write(f, out, sizeof out, 0) == sizeof out);
+    /* At the limit of what is read on the spot, and past it. */
+    tarn_op ops[2] = {
+        {.code = TARN_OP_READ, .file = f, .buf = in[0], .len = TARN_CACHED_READ_BYTES_MAX, .done = on_cached_done},
+        {.code = TARN_OP_READ, .file = f, .buf = in[1], .len = TARN_CACHED_READ_BYTES_MAX + 1, .done = on_cached_done},
+    };
+    cached_done_n = 0;
+    tarn_op_submit(ops, 2);
+    CHECK(cached_done_n == 0 && !ops[0].finished);
+    char one;
+    struct iovec iov = {&one, 1};
+    bool nowait = preadv2((int)tarn_file_handle(f), &iov, 1, 0, RWF_NOWAIT) == 1; /* not every file system has it */
+    if (nowait && tarn_loop_backend(tarn_loop_current()) == TARN_IO_THREADS)
+        CHECK(tarn_loop_current()->local_ops.head == &ops[0] && tarn_loop_current()->local_ops.tail == &ops[0]);
+    for (int i = 0; i < 5000 && cached_done_n < 2; i++)
+        tarn_sleep_ms(1);
+    CHECK(cached_done_n == 2);
+    CHECK(memcmp(in[0], out, ops[0].len) == 0 && memcmp(in[1], out, ops[1].len) == 0);
+    tarn_file_unref(f);
+}
+
+static void test_cached_reads(void **state)
+{
+    (void)state;
+    check_in_fiber(cached_reads, NULL);
+}
+
+/* A batch may be released by the `done` of its last operation. */
+static tarn_batch *released_inside;
+static bool released_ended;
+static void on_release_inside(tarn_op *op)
+{
+    (void)op;
+    tarn_batch_release(released_inside);
+}
+
+static void release_inside(void *arg)
+{
+    (void)arg;
+    released_ended = false;
+    released_inside = tarn_batch_new(1);
+    *tarn_batch_add(released_inside) = (tarn_op){.code = TARN_OP_SYNC_DIR, .fs = tarn_fs_posix(), .path = dir, .done = on_release_inside};
+    tarn_batch_on_end(released_inside, on_end, &released_ended);
+    tarn_batch_submit(released_inside);
+    for (int i = 0; i < 5000 && !released_ended; i++)
+        tarn_sleep_ms(1);
+    CHECK(released_ended);
+}
+
+static void test_release_inside(void **state)
+{
+    (void)state;
+    check_in_fiber(release_inside, NULL);
+}
+
 /* ------------------------------------------------------------------ many at once */
 #define MANY 5000
 static unsigned many_done_n;
@@ -618,6 +687,8 @@ int main(void)
         cmocka_unit_test(test_batch_need_and_deadline),
         cmocka_unit_test(test_batch_all_fail),
         cmocka_unit_test(test_leave_batch),
+        cmocka_unit_test(test_cached_reads),
+        cmocka_unit_test(test_release_inside),
         cmocka_unit_test(test_many_at_once),
         cmocka_unit_test(test_many_fibers),
     };
