@@ -43,18 +43,21 @@ static tarn_err condition_failed(check *c, const json_t *condition)
     return auth_failf(c->d, c->arena, TARN_E_ACCESS_DENIED, PREFIX "Policy Condition failed: %.*s", (int)n, mem);
 }
 
-/* Marks the field as covered. {NULL,0} when the form does not have it. */
+/* Marks the field as covered. {NULL,0} when the form does not have it. "bucket" is where the form was sent, and a field of
+ * that name must say the same. */
 static tarn_str take_field(check *c, tarn_str name)
 {
-    tarn_str value = TARN_STR_NULL;
+    bool bucket = tarn_str_ieqc(name, "bucket");
+    tarn_str value = bucket ? c->bucket : TARN_STR_NULL;
     for (size_t i = 0; i < c->fields_n; i++) {
-        if (tarn_str_ieq(c->fields[i].name, name)) {
-            c->covered[i] = true;
-            value = c->fields[i].value.p ? c->fields[i].value : TARN_STR("");
+        if (!tarn_str_ieq(c->fields[i].name, name)) {
+            continue;
         }
-    }
-    if (!value.p && tarn_str_ieqc(name, "bucket")) {
-        value = c->bucket;
+        if (bucket && !tarn_str_eq(c->fields[i].value, c->bucket)) {
+            return TARN_STR_NULL;
+        }
+        c->covered[i] = true;
+        value = c->fields[i].value.p ? c->fields[i].value : TARN_STR("");
     }
     return value;
 }

@@ -78,7 +78,7 @@ static inline char sign_lower(char c)
 /* Lower-case names of what is to be signed, sorted, without repeats. */
 static inline void sign_list(sign_req *r, tarn_sb *out)
 {
-    static char names[SIGN_HEADERS_MAX][256];
+    static _Thread_local char names[SIGN_HEADERS_MAX][256];
     size_t n = 0;
     if (r->signed_headers) {
         tarn_sb_cstr(out, r->signed_headers);
@@ -183,7 +183,7 @@ static inline void sign_request(sign_req *r, const char *payload)
 static inline void sign_presign(sign_req *r, const char *expires)
 {
     tarn_sb b;
-    static char query[16384];
+    static _Thread_local char query[16384];
     const char *date = sign_or(r->date, "20130524T000000Z");
     char date8[9] = {0};
     memcpy(date8, r->scope_date ? r->scope_date : date, 8);

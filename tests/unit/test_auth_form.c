@@ -231,6 +231,12 @@ static void test_repeated_field(void **state)
     static const tarn_pair ignored[] = {{{"key", 3}, {"a", 1}}, {{"x-ignore-a", 10}, {"a", 1}}, {{"x-ignore-a", 10}, {"b", 1}}};
     assert_int_equal(check_with("{\"key\":\"a\"}", twice, 2, 10), TARN_E_ACCESS_DENIED);
     assert_int_equal(check_with("{\"key\":\"a\"}", ignored, 3, 10), TARN_OK);
+    /* A field "bucket" does not stand for the bucket that the form was sent to. */
+    static const tarn_pair other[] = {{{"key", 3}, {"a", 1}}, {{"bucket", 6}, {"other", 5}}};
+    static const tarn_pair same[] = {{{"key", 3}, {"a", 1}}, {{"bucket", 6}, {"bkt", 3}}};
+    assert_int_equal(check_with("{\"key\":\"a\"},{\"bucket\":\"other\"}", other, 2, 10), TARN_E_ACCESS_DENIED);
+    assert_int_equal(check_with("{\"key\":\"a\"},{\"bucket\":\"bkt\"}", other, 2, 10), TARN_E_ACCESS_DENIED);
+    assert_int_equal(check_with("{\"key\":\"a\"},{\"bucket\":\"bkt\"}", same, 2, 10), TARN_OK);
     /* A dollar in a value is itself. */
     static const tarn_pair dollar[] = {{{"key", 3}, {"\\$foo.txt", 9}}};
     assert_int_equal(check_with("[\"starts-with\",\"$key\",\"\\\\$foo\"]", dollar, 1, 10), TARN_OK);

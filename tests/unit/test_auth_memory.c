@@ -4,6 +4,8 @@
  */
 #include "auth_fixture.h"
 
+#include <pthread.h>
+
 static void test_arena_too_small(void **state)
 {
     (void)state;
@@ -158,11 +160,57 @@ static void test_cache_overflow(void **state)
     }
 }
 
+#define THREADS 4
+#define THREAD_ROUNDS 400
+
+static void *verify_often(void *arg)
+{
+    static _Thread_local sign_req mine;
+    size_t *wrong = arg;
+    for (size_t i = 0; i < THREAD_ROUNDS; i++) {
+        tarn_arena *arena = tarn_arena_new(1 << 20);
+        tarn_auth_result result;
+        tarn_err_detail detail;
+        char region[32];
+        tarn_sb b;
+        tarn_sb_init_fixed(&b, region, sizeof region);
+        tarn_sb_fmt(&b, "region-%zu", i % 200);
+        mine = (sign_req){.method = "GET", .path = "/bucket/key", .region = region};
+        sign_header(&mine, "Host", "127.0.0.1:9000");
+        sign_request(&mine, SIGN_EMPTY);
+        tarn_auth_view v = sign_view(&mine);
+        tarn_err e = arena ? tarn_auth_verify(A_ANY, TARN_API_S3, &v, SIGN_NOW_MS, arena, &result, &detail) : TARN_E_NO_MEMORY;
+        *wrong += e != TARN_OK;
+        tarn_arena_free(arena);
+    }
+    return NULL;
+}
+
+/* All workers share the cache. */
+static void test_threads(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    size_t wrong[THREADS] = {0};
+    for (size_t i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, verify_often, &wrong[i]), 0);
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(wrong[i], 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_arena_too_small), T(test_allocation_failures), T(test_new_allocation_failures), T(test_options_limits),
-        T(test_lookup),          T(test_cache_overflow),
+        T(test_arena_too_small),
+        T(test_allocation_failures),
+        T(test_new_allocation_failures),
+        T(test_options_limits),
+        T(test_lookup),
+        T(test_cache_overflow),
+        T(test_threads),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
