@@ -3,10 +3,9 @@
  * The policy of a POST form: {"expiration": time, "conditions": [ {"field": "value"}, ["eq", "$field", "value"],
  * ["starts-with", "$field", "start"], ["content-length-range", min, max] ]}.
  *
- * Invariants: (1) every field of the form is covered by a condition, but for those that carry the signature itself, the
- * file, and x-ignore-*; (2) every condition holds; (3) operator and field names are compared without case, "expiration"
- * and "conditions" exactly.
- * Memory: the request's arena; the JSON is freed before returning. Threads: the request's fiber.
+ * Invariants: (1) every field of the form, and the bucket that it is sent to, is covered by a condition, but for those that carry the
+ * signature itself, the file, and x-ignore-*; (2) every condition holds; (3) operator and field names are compared without case,
+ * "expiration" and "conditions" exactly. Memory: the request's arena; the JSON is freed before returning. Threads: the request's fiber.
  */
 #include "auth_private.h"
 
@@ -21,6 +20,7 @@ typedef struct check {
     const tarn_pair *fields;
     size_t fields_n;
     bool *covered; /* one for each field */
+    bool bucket_covered;
     tarn_str bucket;
     uint64_t content_bytes;
     tarn_arena *arena;
@@ -48,6 +48,7 @@ static tarn_err condition_failed(check *c, const json_t *condition)
 static tarn_str take_field(check *c, tarn_str name)
 {
     bool bucket = tarn_str_ieqc(name, "bucket");
+    c->bucket_covered = c->bucket_covered || bucket;
     tarn_str value = bucket ? c->bucket : TARN_STR_NULL;
     for (size_t i = 0; i < c->fields_n; i++) {
         if (!tarn_str_ieq(c->fields[i].name, name)) {
@@ -172,6 +173,10 @@ static bool is_repeated(const check *c, size_t at)
 
 static tarn_err check_covered(check *c)
 {
+    if (!c->bucket_covered) {
+        /* Where the form goes is a field of every form: a policy for one bucket must not serve for another. */
+        return auth_fail(c->d, TARN_E_ACCESS_DENIED, PREFIX "Extra input fields: bucket");
+    }
     for (size_t i = 0; i < c->fields_n; i++) {
         if (!tarn_str_istarts(c->fields[i].name, "x-ignore-") && is_repeated(c, i)) {
             return auth_failf(c->d, c->arena, TARN_E_ACCESS_DENIED, PREFIX "Field is there twice: %.*s", TARN_STR_ARG(c->fields[i].name));

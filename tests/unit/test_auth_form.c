@@ -170,7 +170,8 @@ static tarn_err check_with(const char *conditions, const tarn_pair *fields, size
     char json[8192];
     tarn_sb b;
     tarn_sb_init_fixed(&b, json, sizeof json);
-    tarn_sb_fmt(&b, "{\"expiration\":\"2016-01-01T00:00:00Z\",\"conditions\":[%s]}", conditions);
+    tarn_sb_fmt(&b, "{\"expiration\":\"2016-01-01T00:00:00Z\",\"conditions\":[{\"bucket\":\"bkt\"}%s%s]}", conditions[0] ? "," : "",
+                conditions);
     assert_false(b.failed);
     DETAIL.fields_n = 0;
     return tarn_post_policy_check(tarn_sb_view(&b), fields, n, TARN_STR("bkt"), bytes, NOW_MS, ARENA, &DETAIL);
@@ -272,11 +273,14 @@ static void test_documents(void **state)
             fail_msg("%s", bad[i]);
         }
     }
-    const char *fine = "{\"expiration\":\"2015-12-29T00:00:01.000Z\",\"conditions\":[{\"key\":\"a\"}]}";
+    const char *fine = "{\"expiration\":\"2015-12-29T00:00:01.000Z\",\"conditions\":[{\"key\":\"a\",\"bucket\":\"bkt\"}]}";
     assert_int_equal(check_document(fine, NOW_MS), TARN_OK);
     assert_int_equal(check_document(fine, NOW_MS + 999), TARN_OK);
     assert_int_equal(check_document(fine, NOW_MS + 1000), TARN_E_ACCESS_DENIED);
     assert_true(tarn_str_find(DETAIL.message, TARN_STR("Policy expired.")) >= 0);
+    assert_int_equal(check_document("{\"expiration\":\"2016-01-01T00:00:00Z\",\"conditions\":[{\"key\":\"a\"}]}", NOW_MS),
+                     TARN_E_ACCESS_DENIED);
+    assert_true(tarn_str_find(DETAIL.message, TARN_STR("Extra input fields: bucket")) >= 0);
     /* 100,000 levels: refused before any parser recurses. */
     tarn_sb b;
     tarn_sb_init(&b, 1 << 20);
@@ -297,7 +301,7 @@ static void test_condition_limit(void **state)
         tarn_sb_init(&b, 1 << 20);
         tarn_sb_cstr(&b, "{\"expiration\":\"2016-01-01T00:00:00Z\",\"conditions\":[");
         for (size_t i = 0; i < 256 + extra; i++) {
-            tarn_sb_cstr(&b, i ? ",{\"key\":\"a\"}" : "{\"key\":\"a\"}");
+            tarn_sb_cstr(&b, i ? ",{\"key\":\"a\"}" : "{\"bucket\":\"bkt\"}");
         }
         tarn_sb_cstr(&b, "]}");
         static const tarn_pair field[] = {{{"key", 3}, {"a", 1}}};
