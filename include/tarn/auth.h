@@ -128,7 +128,8 @@ bool tarn_auth_lookup(const tarn_auth *a, tarn_str access_key, tarn_identity *id
  */
 tarn_err tarn_auth_verify(tarn_auth *a, tarn_auth_api api, const tarn_auth_view *v, int64_t now_ms, tarn_arena *arena,
                           tarn_auth_result *out, tarn_err_detail *detail);
-/* Catalog, PAYLOAD_NONE_GIVEN: with the body's SHA-256 known, checks the signature. */
+/* Catalog, PAYLOAD_NONE_GIVEN with `deferred` set: with the body's SHA-256 known, checks the signature. Until then the
+ * identity is anonymous, whatever the request says of itself; here it is filled in. */
 tarn_err tarn_auth_finish_body(tarn_auth *a, tarn_auth_result *r, const uint8_t sha256[TARN_SHA256_BYTES], tarn_arena *arena,
                                tarn_err_detail *detail);
 void tarn_auth_result_wipe(tarn_auth_result *r);
