@@ -6,6 +6,7 @@
 
 #include "io_check.h"
 #include "io_internal.h"
+#include "io_refuse.h"
 
 /* Parses and prints again; "" for what is refused. */
 static const char *through(const char *text)
@@ -119,11 +120,34 @@ static void test_listen(void **state)
     assert_int_equal(e, EADDRNOTAVAIL);
 }
 
+/* A machine without IPv6: every address is every IPv4 address; a certain IPv6 address is refused. */
+static int without_v6(const void *arg)
+{
+    (void)arg;
+    tarn_addr a, bound = {.len = sizeof bound.ss};
+    int fd = -1, e = 0;
+    if (!refuse_call(__NR_socket, AF_INET6, EAFNOSUPPORT))
+        return REFUSE_UNSUPPORTED;
+    CHECK(tarn_addr_parse(TARN_STR(":0"), &a) == TARN_OK);
+    CHECK(tarn_listen(&a, true, 16, &fd, &e) == TARN_OK);
+    CHECK(getsockname(fd, (struct sockaddr *)(void *)&bound.ss, &bound.len) == 0 && bound.ss.ss_family == AF_INET);
+    CHECK(close(fd) == 0);
+    CHECK(tarn_addr_parse(TARN_STR("[::1]:0"), &a) == TARN_OK);
+    CHECK(tarn_listen(&a, true, 16, &fd, &e) == TARN_E_IO && e == EAFNOSUPPORT);
+    return 0;
+}
+
+static void test_without_v6(void **state)
+{
+    (void)state;
+    check_in_child(without_v6, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forms),    cmocka_unit_test(test_refused), cmocka_unit_test(test_host_limit),
-        cmocka_unit_test(test_loopback), cmocka_unit_test(test_listen),
+        cmocka_unit_test(test_loopback), cmocka_unit_test(test_listen),  cmocka_unit_test(test_without_v6),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,18 +2,14 @@
 /* Operations on files: round trips, short transfers, batches, more operations than the ring takes, a refused ring. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "io_check.h"
 #include "io_internal.h"
+#include "io_refuse.h"
 
 #define MS UINT64_C(1000000)
 
@@ -626,59 +622,132 @@ static void test_many_fibers(void **state)
     check_in_fiber(many_fibers, NULL);
 }
 
-/* ------------------------------------------------------------------ a machine that refuses the ring */
-/* In the child: io_uring_setup fails with EPERM, as container runtimes have it. */
-static int refuse_ring(void)
+/* ------------------------------------------------------------------ operations that outlive the grace time */
+static int slow_pipe[2];
+static char slow_bytes[4];
+static bool slow_ended;
+
+static void waits_for_pipe(void *arg)
 {
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog prog = {TARN_ARRAY_LEN(code), code};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) != 0;
+    (void)tarn_file_read(arg, slow_bytes, sizeof slow_bytes, 0);
+    CHECK(false); /* fibers run no more after the grace time */
 }
 
-static void child_without_ring(void)
+static void leaves_pipe_read(void *arg)
 {
-    tarn_loop *loop = NULL;
-    tarn_loop_options opt = {.backend = TARN_IO_URING};
-    if (refuse_ring())
-        _exit(77);
-    if (tarn_loop_create(&opt, &loop) != TARN_E_UNSUPPORTED || loop)
-        _exit(1);
-    if (!tarn_str_eqc(tarn_str_of(tarn_io_uring_refusal()), "io_uring_setup: Operation not permitted"))
-        _exit(2);
-    if (tarn_loop_create(NULL, &loop) != TARN_OK || tarn_loop_backend(loop) != TARN_IO_THREADS)
-        _exit(3);
+    tarn_batch *b = tarn_batch_new(1);
+    *tarn_batch_add(b) = (tarn_op){.code = TARN_OP_READ, .file = arg, .buf = slow_bytes, .len = sizeof slow_bytes};
+    tarn_batch_on_end(b, on_end, &slow_ended);
+    tarn_batch_submit(b);
+    tarn_batch_release(b);
+    tarn_loop_stop(tarn_loop_current());
+}
+
+static void *answers_late(void *arg)
+{
+    (void)arg;
+    tarn_sleep_ms(150); /* three times the grace time */
+    CHECK(close(slow_pipe[1]) == 0);
+    return NULL;
+}
+
+/* The loop's end waits for what the kernel still writes to: a fiber's stack, a batch's buffer. */
+static void test_drain(void **state)
+{
+    (void)state;
+    tarn_loop *loop = check_loop(TARN_IO_URING, 50);
+    tarn_file *f = NULL;
+    pthread_t t;
+    if (!loop)
+        skip();
+    slow_ended = false;
+    assert_int_equal(pipe(slow_pipe), 0);
+    assert_int_equal(tarn_file_wrap(tarn_fs_posix(), slow_pipe[0], O_RDONLY, &f), 0);
+    assert_int_equal(tarn_fiber_spawn(loop, waits_for_pipe, f, "waits"), TARN_OK);
+    assert_int_equal(tarn_fiber_spawn(loop, leaves_pipe_read, f, "leaves"), TARN_OK);
+    assert_int_equal(pthread_create(&t, NULL, answers_late, NULL), 0);
+    tarn_loop_run(loop);
+    assert_int_equal(pthread_join(t, NULL), 0);
+    assert_true(slow_ended);
+    assert_int_equal(loop->ops_n, 0);
+    assert_int_equal(loop->fibers_n, 1);
+    tarn_file_unref(f);
+    tarn_loop_destroy(loop);
+    assert_int_equal(atomic_exchange(&check_failures, 0), 0);
+}
+
+/* ------------------------------------------------------------------ kernels that refuse */
+typedef struct refused_ring {
+    long nr;
+    const char *text;
+} refused_ring;
+
+static int round_trip_on(tarn_loop *loop)
+{
     check_main m = {round_trip_real, NULL};
     if (tarn_fiber_spawn(loop, check_main_fiber, &m, "main") != TARN_OK)
-        _exit(4);
+        return 10;
     tarn_loop_run(loop);
     tarn_loop_destroy(loop);
-    _exit(atomic_load(&check_failures) ? 5 : 0);
+    return 0;
 }
 
+static int without_ring(const void *arg)
+{
+    const refused_ring *r = arg;
+    tarn_loop *loop = NULL;
+    tarn_loop_options opt = {.backend = TARN_IO_URING};
+    if (!refuse_call(r->nr, REFUSE_ANY, EPERM))
+        return REFUSE_UNSUPPORTED;
+    if (tarn_loop_create(&opt, &loop) != TARN_E_UNSUPPORTED || loop)
+        return 1;
+    if (!tarn_str_eqc(tarn_str_of(tarn_io_uring_refusal()), r->text))
+        return 2;
+    if (tarn_loop_create(NULL, &loop) != TARN_OK || tarn_loop_backend(loop) != TARN_IO_THREADS)
+        return 3;
+    return round_trip_on(loop);
+}
+
+/* The first test: nothing in this process has probed yet. */
 static void test_refused_ring(void **state)
 {
     (void)state;
-    int status = 0;
-    pid_t pid = fork(); /* the first test: nothing has probed yet */
-    assert_true(pid >= 0);
-    if (pid == 0)
-        child_without_ring();
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 77)
-        skip();
-    assert_int_equal(WEXITSTATUS(status), 0);
+    static const refused_ring refused[] = {
+        {__NR_io_uring_setup, "io_uring_setup: Operation not permitted"},
+        {__NR_io_uring_register, "io_uring_register: Operation not permitted"},
+        {__NR_io_uring_enter, "io_uring_enter: Operation not permitted"},
+    };
+    for (size_t i = 0; i < TARN_ARRAY_LEN(refused); i++)
+        check_in_child(without_ring, &refused[i]);
+}
+
+/* Not one thread to be had: the loop does the work itself. */
+static int without_threads(const void *arg)
+{
+    (void)arg;
+    tarn_loop *loop = NULL;
+    tarn_loop_options opt = {.backend = TARN_IO_THREADS, .threads = TARN_POOL_THREADS_MAX + 1};
+    if (tarn_loop_create(&opt, &loop) != TARN_OK)
+        return 1;
+    if (!refuse_call(__NR_clone3, REFUSE_ANY, EAGAIN) || !refuse_call(__NR_clone, REFUSE_ANY, EAGAIN))
+        return REFUSE_UNSUPPORTED;
+    pthread_t t;
+    if (pthread_create(&t, NULL, answers_late, NULL) == 0)
+        return 2;
+    return round_trip_on(loop);
+}
+
+static void test_without_threads(void **state)
+{
+    (void)state;
+    check_in_child(without_threads, NULL);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused_ring),
+        cmocka_unit_test(test_without_threads),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_failures),
         cmocka_unit_test(test_direct_continuation),
@@ -691,6 +760,7 @@ int main(void)
         cmocka_unit_test(test_release_inside),
         cmocka_unit_test(test_many_at_once),
         cmocka_unit_test(test_many_fibers),
+        cmocka_unit_test(test_drain),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -9,6 +9,7 @@
 
 #include "io_check.h"
 #include "io_internal.h"
+#include "io_refuse.h"
 
 static char dir[128];
 
@@ -178,13 +179,36 @@ static void test_lock(void **state)
     assert_int_equal(fs->lock(fs, a), -EBADF);
 }
 
+/* Where the file system cannot reserve space the file at least gets its size. */
+static int without_fallocate(const void *arg)
+{
+    tarn_fs *fs = tarn_fs_posix();
+    int64_t h = -1;
+    tarn_fs_stat st;
+    (void)arg;
+    CHECK(fs->open(fs, in_dir("f"), O_RDWR | O_CREAT, 0600, &h) == 0 && fs->unlink(fs, in_dir("f")) == 0);
+    if (!refuse_call(__NR_fallocate, REFUSE_ANY, EOPNOTSUPP))
+        return REFUSE_UNSUPPORTED;
+    CHECK(fs->allocate(fs, h, 4096, 4096) == 0);
+    CHECK(fs->fstat(fs, h, &st) == 0 && st.size_bytes == 8192);
+    CHECK(fs->allocate(fs, h, 0, 4096) == 0); /* does not shrink */
+    CHECK(fs->fstat(fs, h, &st) == 0 && st.size_bytes == 8192);
+    CHECK(fs->punch(fs, h, 0, 4096) == -EOPNOTSUPP); /* the caller decides */
+    CHECK(fs->close(fs, h) == 0);
+    return 0;
+}
+
+static void test_without_fallocate(void **state)
+{
+    (void)state;
+    check_in_child(without_fallocate, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files),
-        cmocka_unit_test(test_space_in_files),
-        cmocka_unit_test(test_folders),
-        cmocka_unit_test(test_lock),
+        cmocka_unit_test(test_files), cmocka_unit_test(test_space_in_files),    cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_lock),  cmocka_unit_test(test_without_fallocate),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
