@@ -190,15 +190,17 @@ static void note(meta_q *q, int rc)
 tarn_err meta_q_begin(meta_q *q, meta_conn *c, meta_sql id)
 {
     *q = (meta_q){.c = c, .id = id};
-    sqlite3_stmt *cached = c->stmts[id];
-    if (cached != NULL && !sqlite3_stmt_busy(cached)) {
-        q->s = cached;
+    q->temp = c->in_use[id];
+    if (!q->temp && c->stmts[id] != NULL) {
+        q->s = c->stmts[id];
+        c->in_use[id] = true;
         return TARN_OK;
     }
-    q->temp = cached != NULL;
     q->rc = sqlite3_prepare_v3(c->db, SQL_TEXT[id], -1, q->temp ? 0 : SQLITE_PREPARE_PERSISTENT, &q->s, NULL);
-    if (q->rc == SQLITE_OK && !q->temp)
+    if (q->rc == SQLITE_OK && !q->temp) {
         c->stmts[id] = q->s;
+        c->in_use[id] = true;
+    }
     return meta_err(q->rc);
 }
 
@@ -242,20 +244,16 @@ tarn_err meta_q_step(meta_q *q, bool *row)
     return meta_err(q->rc);
 }
 
-void meta_q_rewind(meta_q *q)
-{
-    (void)sqlite3_reset(q->s); /* repeats the error of the step, which has been seen */
-    q->n = 0;
-}
-
 void meta_q_end(meta_q *q)
 {
     if (q->s == NULL)
         return;
-    if (q->temp)
+    if (q->temp) {
         (void)sqlite3_finalize(q->s);
-    else
+    } else {
         (void)sqlite3_reset(q->s);
+        q->c->in_use[q->id] = false;
+    }
     q->s = NULL;
 }
 

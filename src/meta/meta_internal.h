@@ -41,7 +41,8 @@ typedef struct meta_conn {
     sqlite3 *db;
     tarn_meta *meta;
     sqlite3_stmt *stmts[META_SQL_COUNT]; /* prepared at first use */
-    struct meta_conn *next;              /* list of readers */
+    bool in_use[META_SQL_COUNT];
+    struct meta_conn *next; /* list of readers */
 } meta_conn;
 
 /* One use of a statement. Errors stick: check the result of the last call. Every begun query must be ended. */
@@ -71,8 +72,7 @@ void meta_q_text(meta_q *q, tarn_str s);
 void meta_q_null(meta_q *q);
 /* Steps; *row says whether there is one. */
 tarn_err meta_q_step(meta_q *q, bool *row);
-void meta_q_rewind(meta_q *q); /* ends the read, keeps the statement; bind again */
-void meta_q_end(meta_q *q);    /* safe when begin failed */
+void meta_q_end(meta_q *q); /* safe when begin failed */
 /* For writes: runs to the end, ends the query, tells the number of rows changed (may be NULL). */
 tarn_err meta_q_run(meta_q *q, uint64_t *changes);
 /* A statement without parameters. */
