@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -628,6 +629,45 @@ static void a_drain_lets_requests_finish(void **state)
     (void)close(busy);
 }
 
+static void a_connection_is_handed_over(void **state)
+{
+    (void)state;
+    int fds[2];
+    tarn_addr peer = {.len = sizeof(sa_family_t), .ss.ss_family = AF_UNIX};
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
+    assert_int_equal(fcntl(fds[0], F_SETFL, 0), 0);
+    tarn_http_adopt(srv.http, fds[1], &peer);
+    assert_int_equal(tarn_http_connections(srv.http), 1); /* counted at once: the next one goes elsewhere */
+    put(fds[0], TARN_STR("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nConnection: close\r\n\r\nhand"));
+    assert_has(take_all(fds[0]), "\r\n\r\nhand");
+    (void)close(fds[0]);
+}
+
+/* Whatever allocation fails: an answer, an error or a closed connection, and the next request is served. */
+static void any_allocation_may_fail(void **state)
+{
+    (void)state;
+    for (uint64_t nth = 1; nth <= 24; nth++) {
+        for (int kind = 0; kind < 2; kind++) {
+            int fd = dial();
+            char mem[8192];
+            size_t n = 0;
+            settle();
+            tarn_alloc_fail_after(nth);
+            put(fd, kind == 0 ? TARN_STR("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
+                              : TARN_STR("GET /many-headers HTTP/1.1\r\nHost: h\r\n\r\nGET /params?a=b HTTP/1.1\r\nHost: h\r\n\r\n"));
+            assert_int_equal(shutdown(fd, SHUT_WR), 0);
+            for (ssize_t k; (k = recv(fd, mem + n, sizeof mem - n, 0)) > 0 && n < sizeof mem / 2;) {
+                n += (size_t)k;
+            }
+            tarn_alloc_fail_after(0);
+            assert_true(n == 0 || memcmp(mem, "HTTP/1.1 ", 9) == 0);
+            (void)close(fd);
+            assert_has(ask(TARN_STR("GET /204 HTTP/1.1\r\nHost: h\r\n\r\n")), "204");
+        }
+    }
+}
+
 static void a_second_drain_cuts_off(void **state)
 {
     (void)state;
@@ -765,6 +805,8 @@ int main(void)
         CASE(queries),
         CASE(connections_past_the_maximum_wait),
         CASE(a_drain_lets_requests_finish),
+        CASE(a_connection_is_handed_over),
+        CASE(any_allocation_may_fail),
         CASE(a_second_drain_cuts_off),
         TIMED(a_head_that_trickles_is_cut_off),
         TIMED(an_idle_connection_is_closed),
