@@ -276,8 +276,10 @@ static tarn_err serve(ice_req *q)
     if (!open)
         ICE_TRY(authenticate(q));
     ICE_TRY(read_body(q, body_max(q)));
-    if (!open)
+    if (!open) {
         ICE_TRY(check_body(q));
+        TARN_ASSERT(!q->auth.identity.anonymous);
+    }
     return m == ICE_MATCH ? run(q) : refuse_route(q, m, &allow);
 }
 

@@ -44,7 +44,11 @@ tarn_err ice_up_add_schema(ice_build *b, const json_t *u)
 {
     json_t *schema = NULL;
     ICE_TRY(ice_get_object(u, "add-schema", "schema", &schema, b->e));
-    return ice_put_schema(b, schema, true, &b->last_schema);
+    ICE_TRY(ice_put_schema(b, schema, true, &b->last_schema));
+    /* Of a table in the making the first schema is current until another is set: clients bind specs before they set it. */
+    if (!b->base && ice_int_or(b->md, "current-schema-id", -1) < 0)
+        return ice_set_int(b->md, "current-schema-id", b->last_schema);
+    return TARN_OK;
 }
 
 tarn_err ice_up_set_current_schema(ice_build *b, const json_t *u)
@@ -104,6 +108,8 @@ tarn_err ice_up_add_spec(ice_build *b, const json_t *u)
     ICE_TRY(ice_set_int(b->md, "last-partition-id", highest > last ? highest : last));
     b->last_spec = id;
     b->changed = true;
+    if (!b->base && ice_int_or(b->md, "default-spec-id", -1) < 0)
+        return ice_set_int(b->md, "default-spec-id", id);
     return TARN_OK;
 }
 
