@@ -128,7 +128,8 @@ static inline tarn_err fx_bucket_fn(tarn_meta_tx *tx, void *arg)
 
 static inline void fx_bucket(fx *f, const char *name, tarn_versioning v)
 {
-    f->bucket = (tarn_bucket_row){.name = tarn_arena_str(f->arena, tarn_str_of(name)), .owner = TARN_STR("me"), .created_ms = 1, .versioning = v};
+    f->bucket =
+        (tarn_bucket_row){.name = tarn_arena_str(f->arena, tarn_str_of(name)), .owner = TARN_STR("me"), .created_ms = 1, .versioning = v};
     assert_int_equal(tarn_meta_commit(f->s->meta, fx_bucket_fn, &f->bucket), TARN_OK);
 }
 

@@ -162,7 +162,8 @@ static void test_ranges(void **state)
 static void test_digests(void **state)
 {
     static const uint64_t n[] = {0, 10, 20000, 3 * BLOCK + 5, 6 * BLOCK};
-    static const tarn_sum_kind kinds[] = {TARN_SUM_CRC32, TARN_SUM_CRC32C, TARN_SUM_CRC64NVME, TARN_SUM_SHA1, TARN_SUM_SHA256, TARN_SUM_MD5};
+    static const tarn_sum_kind kinds[] = {TARN_SUM_CRC32, TARN_SUM_CRC32C, TARN_SUM_CRC64NVME,
+                                          TARN_SUM_SHA1,  TARN_SUM_SHA256, TARN_SUM_MD5};
     fx f;
     (void)state;
     fx_init(&f, 1);
@@ -335,9 +336,9 @@ static void test_object_read(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_codes),  cmocka_unit_test(test_uring),   cmocka_unit_test(test_threads),  cmocka_unit_test(test_classes),
-        cmocka_unit_test(test_ranges), cmocka_unit_test(test_digests), cmocka_unit_test(test_refused),  cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_late_sha), cmocka_unit_test(test_object_read)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_codes),      cmocka_unit_test(test_uring),  cmocka_unit_test(test_threads),
+                                       cmocka_unit_test(test_classes),    cmocka_unit_test(test_ranges), cmocka_unit_test(test_digests),
+                                       cmocka_unit_test(test_refused),    cmocka_unit_test(test_limits), cmocka_unit_test(test_late_sha),
+                                       cmocka_unit_test(test_object_read)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
