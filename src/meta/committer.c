@@ -26,11 +26,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* When checkpoints are made: see checkpoint_when_due(). Numbers are WAL frames (pages). */
-#define CHECKPOINT_STEP_FRAMES 500     /* so many are copied at once */
-#define CHECKPOINT_BEHIND_FRAMES 4000  /* so many wait for the drives at the most */
-#define CHECKPOINT_RESTART_FRAMES 8000 /* the log is to start over from here on */
-#define CHECKPOINT_FORCE_FRAMES 32000  /* … and readers are waited for */
 #define CHECKPOINT_READER_WAIT_MS 10
 #define CHECKPOINT_IDLE_MS 20
 
@@ -328,14 +323,15 @@ static tarn_err checkpoint_run(meta_committer *k, int mode)
  */
 static void checkpoint_when_due(meta_committer *k)
 {
+    const meta_checkpoint_plan *plan = &k->meta->plan;
     uint64_t waiting = k->wal_frames - k->wal_copied;
-    int mode = k->wal_frames >= CHECKPOINT_FORCE_FRAMES ? SQLITE_CHECKPOINT_RESTART : SQLITE_CHECKPOINT_PASSIVE;
+    int mode = k->wal_frames >= plan->force_frames ? SQLITE_CHECKPOINT_RESTART : SQLITE_CHECKPOINT_PASSIVE;
 
-    if (waiting < CHECKPOINT_STEP_FRAMES)
+    if (waiting < plan->step_frames)
         return;
-    if (waiting < CHECKPOINT_BEHIND_FRAMES && meta_vfs_sync_running(k->meta->vfs))
+    if (waiting < plan->behind_frames && meta_vfs_sync_running(k->meta->vfs))
         return;
-    meta_vfs_sync_defer(k->meta->vfs, k->wal_frames < CHECKPOINT_RESTART_FRAMES);
+    meta_vfs_sync_defer(k->meta->vfs, k->wal_frames < plan->restart_frames);
     (void)checkpoint_run(k, mode);
     meta_vfs_sync_defer(k->meta->vfs, false);
 }

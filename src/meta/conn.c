@@ -36,6 +36,8 @@ tarn_err meta_err(int rc)
     case SQLITE_FULL:
         return TARN_E_DISK_FULL;
     case SQLITE_IOERR:
+        if (rc == SQLITE_IOERR_DATA) /* a page's checksum is wrong in every copy */
+            return TARN_E_CORRUPT;
         return rc == SQLITE_IOERR_NOMEM ? TARN_E_NO_MEMORY : TARN_E_IO;
     case SQLITE_CANTOPEN:
         return TARN_E_IO;

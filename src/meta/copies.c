@@ -106,30 +106,49 @@ static bool content_usable(const meta_copy *c)
     return atomic_load(&c->good) && (c->gen.state == META_GEN_DIRTY || c->gen.state == META_GEN_CLEAN);
 }
 
-/* Checks what the records say together; sets generation and deployment. */
-static tarn_err records_judge(meta_mirror *v)
+/* The highest record among copies that are, or were, in use. *mixed: there are some of another deployment. */
+static const meta_gen *record_top(const meta_mirror *v, bool *mixed)
 {
     const meta_gen *top = NULL;
-    size_t seen = 0;
 
+    *mixed = false;
     for (size_t i = 0; i < v->n; i++) {
         const meta_copy *c = &v->copies[i];
         if (!atomic_load(&c->good) || c->gen.state == META_GEN_NONE || c->gen.state == META_GEN_CREATING)
             continue;
-        if (top != NULL && memcmp(top->deployment, c->gen.deployment, META_DEPLOYMENT_BYTES) != 0) {
-            tarn_log(TARN_LOG_ERROR, "metadata copies of different deployments", "folder", c->dir, NULL);
-            return TARN_E_FORMAT;
-        }
-        seen++;
+        if (top != NULL && memcmp(top->deployment, c->gen.deployment, META_DEPLOYMENT_BYTES) != 0)
+            *mixed = true;
         if (top == NULL || c->gen.generation > top->generation)
             top = &c->gen;
     }
+    return top;
+}
+
+/* Checks what the records say together; sets generation and deployment. */
+static tarn_err records_judge(meta_mirror *v)
+{
+    bool mixed;
+    size_t seen = 0; /* copies that vouch for the highest generation, whatever their own state: see fact 2 */
+    const meta_gen *top = record_top(v, &mixed);
+
     TARN_ASSERT(top != NULL);
+    if (mixed) {
+        tarn_log(TARN_LOG_ERROR, "metadata copies of different deployments", NULL);
+        return TARN_E_FORMAT;
+    }
+    for (size_t i = 0; i < v->n; i++) {
+        const meta_copy *c = &v->copies[i];
+        if (atomic_load(&c->good) && c->gen.state != META_GEN_NONE &&
+            memcmp(top->deployment, c->gen.deployment, META_DEPLOYMENT_BYTES) == 0)
+            seen++;
+    }
     if (seen + top->write_quorum <= top->copies_n) {
         tarn_logf(TARN_LOG_ERROR, "too few metadata copies", "%zu of %u can be read, %u are needed", seen, top->copies_n,
                   top->copies_n - top->write_quorum + 1);
         return TARN_E_QUORUM_READ;
     }
+    if (top->copies_n > v->record_copies) /* drives that are missing today count: they may have what these have not */
+        v->record_copies = top->copies_n;
     v->generation = top->generation;
     memcpy(v->deployment, top->deployment, META_DEPLOYMENT_BYTES);
     return TARN_OK;
@@ -230,8 +249,8 @@ static int copy_rebuild(meta_mirror *v, const candidate *from, meta_copy *to, ui
               (unsigned long long)to->gen.generation, (unsigned long long)v->generation, (unsigned long long)db_size, from->copy->dir);
     to->gen.state = META_GEN_REBUILDING;
     to->gen.generation = v->generation;
-    to->gen.copies_n = (uint32_t)v->n;
-    to->gen.write_quorum = (uint32_t)v->write_quorum;
+    to->gen.copies_n = v->record_copies;
+    to->gen.write_quorum = v->record_quorum;
     memcpy(to->gen.deployment, v->deployment, META_DEPLOYMENT_BYTES);
     int e = meta_gen_write(to->gen_file, &to->gen);
     if (e == 0)

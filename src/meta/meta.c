@@ -55,15 +55,13 @@ tarn_err tarn_meta_open(const tarn_meta_options *opt, tarn_meta **out)
     if (m == NULL)
         return TARN_E_NO_MEMORY;
     m->cache_bytes = opt->cache_bytes;
+    m->plan = META_CHECKPOINT_PLAN;
     /* Too few folders to write: what is there is opened and read, and nothing can be committed. The copies are still levelled,
      * which changes no content. */
-    tarn_meta_options vfs_opt = *opt;
     m->read_only = opt->write_quorum > opt->dirs_n;
-    if (m->read_only)
-        vfs_opt.write_quorum = opt->dirs_n;
     err = meta_readers_init(m);
     if (err == TARN_OK)
-        err = meta_vfs_open(&vfs_opt, &m->vfs, &fresh);
+        err = meta_vfs_open(opt, &m->vfs, &fresh);
     if (err == TARN_OK && fresh && m->read_only)
         err = TARN_E_QUORUM_WRITE;
     if (err == TARN_OK)

@@ -113,10 +113,19 @@ tarn_err meta_schema_create(meta_conn *c);
 
 /* ------------------------------------------------------------------ the store */
 typedef struct meta_vfs meta_vfs;
+/* When checkpoints are made (committer.c), in WAL frames. Tests make them small. */
+typedef struct meta_checkpoint_plan {
+    uint64_t step_frames;    /* so many are copied at once */
+    uint64_t behind_frames;  /* so many wait for the drives at the most */
+    uint64_t restart_frames; /* the log is to start over from here on */
+    uint64_t force_frames;   /* … and readers are waited for */
+} meta_checkpoint_plan;
+#define META_CHECKPOINT_PLAN ((meta_checkpoint_plan){500, 4000, 8000, 32000})
 struct tarn_meta {
     meta_vfs *vfs;
     meta_conn *writer;
     meta_committer *committer;
+    meta_checkpoint_plan plan;
     uint64_t cache_bytes;
     bool read_only; /* fewer copies than the write quorum: nothing can be committed */
     pthread_key_t reader_key;

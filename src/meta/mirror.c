@@ -215,8 +215,8 @@ int meta_mirror_mark(meta_mirror *v, meta_gen_state state, bool next)
                 continue;
             c->gen.state = state;
             c->gen.generation = v->generation;
-            c->gen.copies_n = (uint32_t)v->n;
-            c->gen.write_quorum = (uint32_t)v->write_quorum;
+            c->gen.copies_n = v->record_copies;
+            c->gen.write_quorum = v->record_quorum;
             __builtin_memcpy(c->gen.deployment, v->deployment, META_DEPLOYMENT_BYTES);
             int e = meta_gen_write(c->gen_file, &c->gen);
             if (e != 0) {

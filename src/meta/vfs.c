@@ -624,7 +624,9 @@ tarn_err meta_vfs_open(const tarn_meta_options *opt, meta_vfs **out, bool *fresh
     if (v == NULL)
         return err;
     v->mirror.fs = opt->fs;
-    v->mirror.write_quorum = opt->write_quorum;
+    v->mirror.write_quorum = opt->write_quorum < opt->dirs_n ? opt->write_quorum : opt->dirs_n;
+    v->mirror.record_quorum = (uint32_t)opt->write_quorum;
+    v->mirror.record_copies = (uint32_t)opt->dirs_n;
     v->mirror.on_drive_failed = opt->on_drive_failed;
     v->mirror.ctx = opt->ctx;
     if (pthread_mutex_init(&v->lock_lock, NULL) != 0) {

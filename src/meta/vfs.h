@@ -84,7 +84,9 @@ typedef struct meta_mirror {
     tarn_fs *fs;
     meta_copy *copies;
     size_t n;
-    size_t write_quorum;
+    size_t write_quorum;    /* what must be left; at most n */
+    uint32_t record_quorum; /* what the records say: the store's, also where fewer drives are there (then nothing is committed) */
+    uint32_t record_copies; /* drives of the store: the most that were ever there together */
     uint64_t generation;
     uint8_t deployment[META_DEPLOYMENT_BYTES];
     atomic_size_t good_n;
