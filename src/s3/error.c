@@ -45,7 +45,8 @@ void s3_send_error(s3_ctx *c, tarn_err e)
         tarn_resp_abort(c->r);
         return;
     }
-    if (info->http_status >= 500)
+    /* 501 and 505 are the client's doing: it must not be able to fill the log. */
+    if (info->http_status >= 500 && info->http_status != 501 && info->http_status != 505)
         tarn_log(TARN_LOG_ERROR, "request failed", "error", info->name, "operation", c->route != NULL ? c->route->operation : "-",
                  "request", tarn_req_id(c->r), NULL);
     if (ends_connection(e))
