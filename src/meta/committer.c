@@ -26,7 +26,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define CHECKPOINT_READER_WAIT_MS 10
+#define CHECKPOINT_READER_WAIT_MS 50
 #define CHECKPOINT_IDLE_MS 20
 
 typedef struct request {
