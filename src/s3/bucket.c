@@ -2,6 +2,8 @@
 /* Buckets: list, create, head, delete, location, versioning. */
 #include "s3_internal.h"
 
+#define DROP_UPLOADS_MAX 100 /* aborted at a time when a bucket is deleted */
+
 /* ------------------------------------------------------------------ names */
 static bool looks_like_ip(tarn_str s)
 {
@@ -217,10 +219,66 @@ static tarn_err delete_tx(tarn_meta_tx *tx, void *arg)
     return tarn_meta_bucket_delete(tx, *(const uint64_t *)arg);
 }
 
+typedef struct upload_batch {
+    tarn_arena *a;
+    struct {
+        tarn_str key;
+        uint64_t id, nonce;
+    } found[DROP_UPLOADS_MAX];
+    size_t n;
+} upload_batch;
+
+static bool on_upload(void *ctx, const tarn_upload_row *row)
+{
+    upload_batch *u = ctx;
+    tarn_str key = tarn_arena_str(u->a, row->key);
+    if (key.p == NULL)
+        return false;
+    u->found[u->n].key = key;
+    u->found[u->n].id = row->upload_id;
+    u->found[u->n].nonce = row->nonce;
+    return ++u->n < DROP_UPLOADS_MAX;
+}
+
+static bool any_version(void *ctx, const tarn_version_row *row)
+{
+    (void)row;
+    *(bool *)ctx = true;
+    return false;
+}
+
+/* Uploads that were never completed don't keep a bucket that has nothing else: they are aborted. *dropped: some were. */
+static tarn_err drop_uploads(s3_ctx *c, bool *dropped)
+{
+    bool used = false;
+    tarn_list_query q = {.bucket_id = c->bucket.id, .versions = true};
+    tarn_list_sink sink = {.on_version = any_version, .ctx = &used};
+    upload_batch *u = TARN_ARENA_NEW(c->a, upload_batch);
+    *dropped = false;
+    if (u == NULL)
+        return TARN_E_NO_MEMORY;
+    u->a = c->a;
+    tarn_err e = tarn_meta_list(c->s3->meta, &q, &sink);
+    while (e == TARN_OK && !used) {
+        u->n = 0;
+        e = tarn_meta_upload_list(c->s3->meta, c->bucket.id, TARN_STR(""), TARN_STR(""), 0, on_upload, u);
+        if (e != TARN_OK || u->n == 0)
+            break;
+        for (size_t i = 0; i < u->n && e == TARN_OK; i++)
+            e = tarn_upload_abort(c->s3->store, &c->bucket, u->found[i].key, u->found[i].id, u->found[i].nonce);
+        e = e == TARN_E_NO_SUCH_UPLOAD ? TARN_OK : e; /* somebody else did */
+        *dropped = true;
+    }
+    return e;
+}
+
 tarn_err s3_delete_bucket(s3_ctx *c)
 {
     uint64_t id = c->bucket.id;
+    bool dropped;
     tarn_err e = tarn_meta_commit(c->s3->meta, delete_tx, &id);
+    if (e == TARN_E_BUCKET_NOT_EMPTY && drop_uploads(c, &dropped) == TARN_OK && dropped)
+        e = tarn_meta_commit(c->s3->meta, delete_tx, &id);
     return e == TARN_OK ? s3_send_empty(c, 204) : e;
 }
 

@@ -164,6 +164,8 @@ static tarn_err answer_object(s3_ctx *c, bool head)
     span s;
     tarn_err e = find_version(c, &row);
     if (e == TARN_OK)
+        e = s3_refuse_read_encryption(c);
+    if (e == TARN_OK)
         e = s3_check_conditions(c, "", &row);
     if (e == TARN_E_NOT_MODIFIED) {
         s3_etag_header(c, row.etag);

@@ -141,7 +141,6 @@ static tarn_err page_begin(s3_ctx *c, page *p, const char *root)
     p->q = (tarn_list_query){.bucket_id = c->bucket.id, .prefix = p->prefix, .delimiter = p->delimiter};
     s3_xml_begin(&p->x, root);
     s3_xml_text(&p->x, "Name", c->bucket.name);
-    s3_xml_key(&p->x, "Prefix", p->prefix, p->url);
     return TARN_OK;
 }
 
@@ -189,6 +188,7 @@ tarn_err s3_list_v1(s3_ctx *c)
     if (e != TARN_OK)
         return e;
     tarn_str marker = s3_param(c, "marker");
+    s3_xml_key(&p.x, "Prefix", p.prefix, false); /* S3 and its clients leave this one element as it is */
     p.owner = true;
     p.q.after = marker.p != NULL ? marker : TARN_STR("");
     p.q.after_is_prefix = is_common_prefix(&p, p.q.after);
@@ -233,6 +233,7 @@ tarn_err s3_list_v2(s3_ctx *c)
     tarn_err e = page_begin(c, &p, "ListBucketResult");
     if (e != TARN_OK)
         return e;
+    s3_xml_key(&p.x, "Prefix", p.prefix, p.url);
     p.owner = tarn_str_ieqc(s3_param(c, "fetch-owner"), "true");
     p.q.after = start.p != NULL ? start : TARN_STR("");
     p.q.after_is_prefix = is_common_prefix(&p, p.q.after);
@@ -283,6 +284,7 @@ tarn_err s3_list_versions(s3_ctx *c)
     tarn_err e = page_begin(c, &p, "ListVersionsResult");
     if (e != TARN_OK)
         return e;
+    s3_xml_key(&p.x, "Prefix", p.prefix, p.url);
     p.versions = p.q.versions = true;
     p.q.after = key.p != NULL ? key : TARN_STR("");
     p.q.after_is_prefix = id.n == 0 && is_common_prefix(&p, p.q.after);

@@ -281,11 +281,29 @@ tarn_err s3_refuse_encryption(s3_ctx *c)
         if (tarn_str_istarts(v->headers[i].name, "x-amz-server-side-encryption-customer-") ||
             tarn_str_istarts(v->headers[i].name, "x-amz-copy-source-server-side-encryption-customer-"))
             return s3_fail(c, TARN_E_NOT_IMPLEMENTED, "Server-side encryption with customer-provided keys is not implemented.");
-    if (sse.p == NULL)
+    if (sse.p == NULL) {
+        for (size_t i = 0; i < v->headers_n; i++)
+            if (tarn_str_istarts(v->headers[i].name, "x-amz-server-side-encryption-"))
+                return s3_bad_argument(c, "x-amz-server-side-encryption must be given with the other headers of its kind.",
+                                       "x-amz-server-side-encryption", TARN_STR_NULL);
         return TARN_OK;
+    }
     if (tarn_str_eqc(sse, "AES256") || tarn_str_eqc(sse, "aws:kms") || tarn_str_eqc(sse, "aws:kms:dsse"))
         return s3_fail(c, TARN_E_NOT_IMPLEMENTED, "Server-side encryption is not implemented.");
     return s3_fail(c, TARN_E_INVALID_ENCRYPTION_ALGORITHM, NULL);
+}
+
+tarn_err s3_refuse_read_encryption(s3_ctx *c)
+{
+    const tarn_auth_view *v = tarn_req_view(c->r);
+    for (size_t i = 0; i < v->headers_n; i++) {
+        if (tarn_str_istarts(v->headers[i].name, "x-amz-server-side-encryption-customer-"))
+            return s3_fail(c, TARN_E_INVALID_REQUEST, "The encryption parameters are not applicable to this object.");
+        if (tarn_str_istarts(v->headers[i].name, "x-amz-server-side-encryption"))
+            return s3_bad_argument(c, "x-amz-server-side-encryption header is not supported for this operation.",
+                                   "x-amz-server-side-encryption", v->headers[i].value);
+    }
+    return TARN_OK;
 }
 
 /* Where the owner is enforced, only ACLs that give nothing to others are taken. */

@@ -242,6 +242,7 @@ tarn_str s3_checksum_text(tarn_arena *a, const tarn_checksum *sum); /* base64, "
 bool s3_checksum_parse(tarn_sum_kind kind, tarn_str text, tarn_checksum *out);
 /* Refuses encodings that the server does not do: SSE-KMS, SSE-C. */
 tarn_err s3_refuse_encryption(s3_ctx *c);
+tarn_err s3_refuse_read_encryption(s3_ctx *c); /* the same for reads: no object here has a key of the client */
 tarn_err s3_check_key(s3_ctx *c, tarn_str key);
 tarn_err s3_check_storage_class(s3_ctx *c, tarn_str v);
 /* "bucket/key?versionId=…" of x-amz-copy-source. */
