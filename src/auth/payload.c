@@ -68,10 +68,10 @@ static tarn_err chunked(auth_run *r, tarn_payload_mode mode, bool signed_request
     return e;
 }
 
-static tarn_err unsigned_payload(auth_run *r)
+static tarn_err unsigned_payload(auth_run *r, bool signed_request)
 {
     /* The catalog's own service wants to know the body; who signs as "s3" gets what S3 gives. */
-    if (r->api == TARN_API_CATALOG && !tarn_str_eqc(r->out->service, "s3")) {
+    if (signed_request && r->api == TARN_API_CATALOG && !tarn_str_eqc(r->out->service, "s3")) {
         return auth_fail(r->d, TARN_E_INVALID_REQUEST, "UNSIGNED-PAYLOAD is not accepted here: sign the body.");
     }
     return TARN_OK;
@@ -99,7 +99,7 @@ tarn_err auth_payload_header(auth_run *r, tarn_str value, bool signed_request)
             continue;
         }
         tarn_payload_mode mode = PAYLOAD_NAMES[i].mode;
-        tarn_err e = mode == TARN_PAYLOAD_UNSIGNED ? unsigned_payload(r) : chunked(r, mode, signed_request);
+        tarn_err e = mode == TARN_PAYLOAD_UNSIGNED ? unsigned_payload(r, signed_request) : chunked(r, mode, signed_request);
         if (e == TARN_OK) {
             r->out->payload = mode;
         }

@@ -28,7 +28,7 @@ bool policy_wild(tarn_str p, tarn_str t, bool fold_case)
     size_t i = 0;
     size_t k = 0;
     size_t star = SIZE_MAX; /* where the last '*' stands in p */
-    size_t back = 0;        /* where its run ends in t for now */
+    size_t back = 0;        /* where its run ends in t */
     while (k < t.n) {
         unsigned char a = i < p.n ? (unsigned char)p.p[i] : 0;
         unsigned char b = (unsigned char)t.p[k];

@@ -103,6 +103,10 @@ static void test_catalog_payload(void **state)
     catalog("POST", "/_iceberg/v1/w/namespaces", NULL, "s3");
     sign_request(&R, "UNSIGNED-PAYLOAD");
     assert_int_equal(verify_at(A, TARN_API_CATALOG, SIGN_NOW_MS), TARN_OK);
+    catalog("POST", "/_iceberg/v1/w/namespaces", NULL, "s3");
+    sign_header(&R, "x-amz-content-sha256", "UNSIGNED-PAYLOAD"); /* not signed at all: the route answers 401 */
+    assert_int_equal(verify_at(A, TARN_API_CATALOG, SIGN_NOW_MS), TARN_OK);
+    assert_true(RESULT.identity.anonymous && RESULT.deferred == NULL);
     catalog("PUT", "/_iceberg/v1/w/namespaces", NULL, "s3");
     sign_header(&R, "x-amz-decoded-content-length", "5");
     sign_request(&R, "STREAMING-AWS4-HMAC-SHA256-PAYLOAD");
