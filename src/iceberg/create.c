@@ -69,7 +69,7 @@ static tarn_err make_properties(const json_t *given, bool staged, const ice_ctx 
     tarn_err err = TARN_OK;
     if (!json_object_get(p, "write.parquet.compression-codec"))
         err = ice_set_str(p, "write.parquet.compression-codec", TARN_STR("zstd"));
-    if (err == TARN_OK && staged) {
+    if (err == TARN_OK && staged && !json_object_get(p, "created-at")) {
         char memory[64];
         tarn_sb b;
         tarn_sb_init_fixed(&b, memory, sizeof memory);

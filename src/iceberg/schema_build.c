@@ -281,6 +281,9 @@ static tarn_err make_schema(maker *m, const json_t *schema, int64_t schema_id, j
 {
     if (!json_is_object(schema))
         return ice_fail(m->e, TARN_E_ICE_BAD_REQUEST, "Cannot parse schema: an object is needed");
+    const json_t *type = ice_get(schema, "type");
+    if (type && !tarn_str_ieqc(ice_str(type), "struct"))
+        return ice_fail(m->e, TARN_E_ICE_BAD_REQUEST, "Cannot parse schema: its type must be struct");
     json_t *copy = schema_head(schema, schema_id);
     if (!copy)
         return ice_fail_plain(m->e, TARN_E_NO_MEMORY);
