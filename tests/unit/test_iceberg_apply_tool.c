@@ -55,7 +55,8 @@ static tarn_err answer(tarn_str line, tarn_sb *out)
         ice_json_write(out, r.metadata);
         tarn_sb_fmt(out, ",\"changed\":%s}", r.changed ? "true" : "false");
     } else {
-        tarn_sb_fmt(out, "{\"error\":{\"code\":%d,\"type\":\"%s\",\"message\":", tarn_err_get(err)->http_status, tarn_err_get(err)->iceberg_type);
+        tarn_sb_fmt(out, "{\"error\":{\"code\":%d,\"type\":\"%s\",\"message\":", tarn_err_get(err)->http_status,
+                    tarn_err_get(err)->iceberg_type);
         ice_json_write_string(out, ice_error_message(&e));
         tarn_sb_cstr(out, "}}");
     }
@@ -90,10 +91,12 @@ static void answers_with_metadata(void **state)
     (void)state;
     tarn_sb out;
     tarn_sb_init(&out, LINE_BYTES_MAX);
-    assert_int_equal(answer(TARN_STR("{\"op\":\"create\",\"uuid\":\"00000000-0000-4000-8000-000000000001\",\"root\":\"s3://w/\",\"request\":{\"name\":\"t\","
-                                     "\"schema\":{\"type\":\"struct\",\"fields\":[]}}}"),
-                            &out),
-                     TARN_OK);
+    assert_int_equal(
+        answer(TARN_STR(
+                   "{\"op\":\"create\",\"uuid\":\"00000000-0000-4000-8000-000000000001\",\"root\":\"s3://w/\",\"request\":{\"name\":\"t\","
+                   "\"schema\":{\"type\":\"struct\",\"fields\":[]}}}"),
+               &out),
+        TARN_OK);
     assert_non_null(strstr(out.p, "\"location\":\"s3://w/00000000-0000-4000-8000-000000000001\""));
     tarn_sb_free(&out);
 }
