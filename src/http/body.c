@@ -19,7 +19,9 @@ void tarn_http_body_begin(tarn_req *r)
 {
     r->body_left = r->head.content_length;
     r->body_done = !r->head.has_transfer_encoding && r->body_left == 0;
-    r->expect_pending = r->head.expect_continue && r->head.minor == 1 && !r->body_done;
+    /* Also where the body is empty: botocore mixes the answers up when a final status that came at once is followed, on the
+     * same connection, by a request that gets its 100. */
+    r->expect_pending = r->head.expect_continue && r->head.minor == 1;
 }
 
 static tarn_err body_failed(tarn_req *r, tarn_err e)
@@ -129,11 +131,11 @@ tarn_err tarn_req_read(tarn_req *r, void *buf, size_t n, size_t *got)
     if (r->body_broken || r->conn->broken) {
         return TARN_E_CLOSED;
     }
-    if (r->body_done || n == 0) {
+    tarn_err e = r->expect_pending ? send_continue(r) : TARN_OK;
+    if (e == TARN_OK && (r->body_done || n == 0)) {
         *got = 0;
         return TARN_OK;
     }
-    tarn_err e = r->expect_pending ? send_continue(r) : TARN_OK;
     if (e == TARN_OK) {
         e = r->head.has_transfer_encoding ? read_chunked(r, buf, n, &k) : read_plain(r, buf, n, &k);
     }
@@ -167,7 +169,10 @@ tarn_err tarn_req_read_all(tarn_req *r, size_t max_bytes, tarn_str *out)
     char *buf = NULL;
     size_t used = 0, cap = 0, got = 0;
     tarn_err e = TARN_OK;
-    if (!r->head.has_transfer_encoding) {
+    if (r->body_done) {
+        e = tarn_req_read(r, NULL, 0, &got); /* for the 100 that may be waited for */
+    }
+    if (e == TARN_OK && !r->head.has_transfer_encoding) {
         if (r->body_left > max_bytes) {
             return TARN_E_ENTITY_TOO_LARGE;
         }
