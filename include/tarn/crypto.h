@@ -100,4 +100,10 @@ tarn_err tarn_ec_rebuild(const tarn_ec *ec, size_t n, uint8_t *const *shards, co
 /* The parity of the design: drives 1 → 0, 2–3 → 1, 4–5 → 2, 6–7 → 3, 8 and more → 4. */
 unsigned tarn_ec_parity_for(unsigned drives);
 
+/* ------------------------------------------------------------------ gzip (RFC 1952) */
+bool tarn_is_gzip(tarn_str bytes); /* begins with its magic number */
+/* The whole text in the arena: INVALID when it is no gzip, LIMIT past max_bytes. */
+tarn_err tarn_gunzip(tarn_str bytes, size_t max_bytes, tarn_arena *a, tarn_str *out);
+tarn_err tarn_gzip(tarn_str bytes, tarn_sb *out); /* appends */
+
 #endif

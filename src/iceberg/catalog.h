@@ -208,11 +208,6 @@ bool ice_purge_wait(tarn_iceberg *ice, uint64_t bucket_id, uint64_t timeout_ms);
 tarn_err ice_purge_all(ice_req *q);                         /* every object of the warehouse */
 void ice_delete_files(ice_req *q, const json_t *locations); /* texts; failures are logged */
 
-/* gzip.c */
-bool ice_is_gzip(tarn_str bytes);
-tarn_err ice_gunzip(tarn_str bytes, size_t max_bytes, tarn_arena *a, tarn_str *out);
-tarn_err ice_gzip(tarn_str bytes, tarn_sb *out);
-
 /* ------------------------------------------------------------------ handlers */
 tarn_err ice_h_config(ice_req *q);
 tarn_err ice_h_warehouse_create(ice_req *q);

@@ -21,9 +21,9 @@ tarn_err ice_file_read(ice_req *q, tarn_str location, tarn_arena *a, tarn_str *o
         return ice_fail(&q->e, TARN_E_ICE_NOT_FOUND, "Failed to open input stream for file: %.*s", TARN_STR_ARG(location));
     if (err == TARN_OK)
         err = tarn_object_read(q->ice->store, &row, ICE_METADATA_BYTES_MAX, a, &bytes);
-    if (err == TARN_OK && ice_is_gzip(bytes))
-        err = ice_gunzip(bytes, ICE_METADATA_BYTES_MAX, a, &bytes);
-    if (err == TARN_E_LIMIT || err == TARN_E_ICE_BAD_REQUEST)
+    if (err == TARN_OK && tarn_is_gzip(bytes))
+        err = tarn_gunzip(bytes, ICE_METADATA_BYTES_MAX, a, &bytes);
+    if (err == TARN_E_LIMIT || err == TARN_E_INVALID)
         return ice_fail(&q->e, TARN_E_ICE_VALIDATION, "Cannot read metadata file %.*s: %s", TARN_STR_ARG(location),
                         err == TARN_E_LIMIT ? "it is too large" : "its compression is broken");
     if (err == TARN_OK)
@@ -40,7 +40,7 @@ tarn_err ice_file_prepare(ice_req *q, tarn_str location, tarn_str text, bool gzi
                         TARN_STR_ARG(location));
     tarn_sb_init(&packed, 2 * (size_t)ICE_METADATA_BYTES_MAX);
     tarn_put *put = NULL;
-    tarn_err err = gzip ? ice_gzip(text, &packed) : TARN_OK;
+    tarn_err err = gzip ? tarn_gzip(text, &packed) : TARN_OK;
     tarn_str bytes = gzip ? tarn_sb_view(&packed) : text;
     tarn_put_spec spec = {.bucket = &q->wh, .key = tarn_arena_str(q->a, key), .size_hint = bytes.n};
     spec.attrs.content_type = TARN_STR("application/json");

@@ -53,7 +53,7 @@ static void starve(tarn_acceptor *a, int errno_value)
     if (a->logged_ns == 0 || now - a->logged_ns >= TARN_ACCEPT_LOG_MS * TARN_NS_PER_MS) {
         char text[96];
         a->logged_ns = now;
-        tarn_log(TARN_LOG_WARN, "cannot accept connections for now", "error", strerror_r(errno_value, text, sizeof text), NULL);
+        tarn_log(TARN_LOG_WARN, "cannot accept connections at the moment", "error", strerror_r(errno_value, text, sizeof text), NULL);
     }
     a->starved = true;
     tarn_timer_arm(a->loop, &a->retry, now + TARN_ACCEPT_RETRY_MS * TARN_NS_PER_MS);
@@ -69,7 +69,7 @@ static void on_retry(tarn_timer *t)
         starve(a, -rc);
 }
 
-/* One connection. False when there is none for now. */
+/* One connection. False when there is none at the moment. */
 static bool accept_one(tarn_acceptor *a)
 {
     tarn_addr peer = {.len = sizeof peer.ss};

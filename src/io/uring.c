@@ -272,7 +272,7 @@ static void push_waiting(tarn_ring *r)
         (void)tarn_op_queue_pop(&r->waiting);
 }
 
-/* False when the queue is full because the kernel takes no more for now. */
+/* False when the queue is full because the kernel takes no more at the moment. */
 static bool arm_poll(tarn_loop *loop)
 {
     tarn_ring *r = &loop->ring;

@@ -22,8 +22,8 @@ typedef struct walk {
     size_t rules_n;
     int64_t now_ms;
     tarn_arena *a;
-    tarn_delete_spec todo[STEP_VERSIONS_MAX];
-    size_t todo_n;
+    tarn_delete_spec doomed[STEP_VERSIONS_MAX];
+    size_t doomed_n;
     size_t seen;
     /* within the key that is being walked */
     char key_mem[TARN_KEY_BYTES_MAX];
@@ -43,7 +43,7 @@ static bool due(const walk *w, int64_t from_ms, uint64_t days)
 
 static void doom(walk *w, const tarn_version_row *row, bool by_version)
 {
-    tarn_delete_spec *d = &w->todo[w->todo_n];
+    tarn_delete_spec *d = &w->doomed[w->doomed_n];
     *d = (tarn_delete_spec){.key = tarn_arena_str(w->a, row->key)};
     if (by_version) {
         d->version = row->null_version ? (tarn_version_ref){.sel = TARN_VERSION_NULL}
@@ -53,7 +53,7 @@ static void doom(walk *w, const tarn_version_row *row, bool by_version)
         d->if_match = tarn_arena_str(w->a, row->etag);
     }
     if (d->key.p != NULL)
-        w->todo_n++;
+        w->doomed_n++;
 }
 
 /* A delete marker that turned out to be the only version of its key. */
@@ -137,17 +137,17 @@ static bool on_version(void *ctx, const tarn_version_row *row)
 
 static void carry_out(walk *w)
 {
-    if (w->todo_n == 0)
+    if (w->doomed_n == 0)
         return;
-    tarn_delete_result *res = TARN_ARENA_ARRAY(w->a, tarn_delete_result, w->todo_n);
+    tarn_delete_result *res = TARN_ARENA_ARRAY(w->a, tarn_delete_result, w->doomed_n);
     if (res == NULL)
         return;
-    tarn_err e = tarn_object_delete(w->s3->store, w->bucket, w->todo, w->todo_n, res);
+    tarn_err e = tarn_object_delete(w->s3->store, w->bucket, w->doomed, w->doomed_n, res);
     if (e != TARN_OK) {
         tarn_log(TARN_LOG_WARN, "lifecycle: expired objects could not be deleted", "error", tarn_err_get(e)->name, NULL);
         return;
     }
-    for (size_t i = 0; i < w->todo_n; i++)
+    for (size_t i = 0; i < w->doomed_n; i++)
         if (res[i].err == TARN_OK)
             tarn_metric_add(TARN_M_LIFECYCLE_EXPIRED, 1);
 }
@@ -217,7 +217,7 @@ static void walk_bucket(tarn_s3 *s, const tarn_bucket_row *b)
     for (;;) {
         tarn_list_sink sink = {.on_version = on_version, .ctx = w};
         w->now_ms = tarn_now_ms();
-        w->seen = w->todo_n = 0;
+        w->seen = w->doomed_n = 0;
         if (tarn_meta_list(s->meta, &q, &sink) != TARN_OK || tarn_loop_stopping(tarn_loop_current()))
             break;
         bool end = w->seen < STEP_VERSIONS_MAX - 1;

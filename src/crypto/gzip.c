@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * iceberg, compressed metadata files (.gz.metadata.json): gzip in and out by isa-l. What comes out is bounded, whatever the
- * file says about itself.
+ * gzip (RFC 1952) of whole texts, in and out, by isa-l: compressed metadata files. What comes out is bounded, whatever the file
+ * says about itself.
  */
 #include <isa-l/igzip_lib.h>
 
-#include "catalog.h"
+#include "tarn/crypto.h"
 
 #define GZIP_STEP_BYTES (256u * 1024)
 #define GZIP_LEVEL 1
 
-bool ice_is_gzip(tarn_str bytes)
+bool tarn_is_gzip(tarn_str bytes)
 {
     return bytes.n > 2 && (unsigned char)bytes.p[0] == 0x1f && (unsigned char)bytes.p[1] == 0x8b;
 }
 
-tarn_err ice_gunzip(tarn_str bytes, size_t max_bytes, tarn_arena *a, tarn_str *out)
+tarn_err tarn_gunzip(tarn_str bytes, size_t max_bytes, tarn_arena *a, tarn_str *out)
 {
     struct inflate_state *s = tarn_arena_zalloc(a, sizeof *s);
     size_t cap = bytes.n * 4 + GZIP_STEP_BYTES, n = 0;
@@ -31,14 +31,14 @@ tarn_err ice_gunzip(tarn_str bytes, size_t max_bytes, tarn_arena *a, tarn_str *o
         s->next_out = p + n;
         s->avail_out = (uint32_t)room;
         if (isal_inflate(s) != ISAL_DECOMP_OK)
-            return TARN_E_ICE_BAD_REQUEST;
+            return TARN_E_INVALID;
         n += room - s->avail_out;
         if (n > max_bytes)
             return TARN_E_LIMIT;
         if (s->block_state == ISAL_BLOCK_FINISH)
             break;
         if (s->avail_out > 0) /* input is used up and the stream has no end */
-            return TARN_E_ICE_BAD_REQUEST;
+            return TARN_E_INVALID;
         uint8_t *more = tarn_arena_alloc(a, cap * 2);
         if (!more)
             return TARN_E_NO_MEMORY;
@@ -50,7 +50,7 @@ tarn_err ice_gunzip(tarn_str bytes, size_t max_bytes, tarn_arena *a, tarn_str *o
     return TARN_OK;
 }
 
-tarn_err ice_gzip(tarn_str bytes, tarn_sb *out)
+tarn_err tarn_gzip(tarn_str bytes, tarn_sb *out)
 {
     struct isal_zstream *z = tarn_calloc(1, sizeof *z);
     uint8_t *level = tarn_malloc(ISAL_DEF_LVL1_DEFAULT);
