@@ -402,8 +402,8 @@ static void row_lineage(void **state)
     (void)state;
 #define ROWS(id, seq, more)                                                                                                                \
     "[{'action':'add-snapshot','snapshot':{'snapshot-id':" #id ",'sequence-number':" #seq ",'timestamp-ms':1,'manifest-list':'x'" more "}" \
-                                                                                                                                       "}" \
-                                                                                                                                       "]"
+    "}"                                                                                                                                    \
+    "]"
     json_t *md = t_table(3);
     t_refuses(md, ROWS(1, 1, ""), TARN_E_ICE_VALIDATION, "Cannot add a snapshot: first-row-id is null");
     t_refuses(md, ROWS(1, 1, ",'first-row-id':0"), TARN_E_ICE_BAD_REQUEST, "Invalid added-rows (required when first-row-id is set)");
