@@ -3,17 +3,21 @@
  * Digests of an upload, computed while it arrives.
  *
  * Checksums and SHA-256 are updated in runs of RUN_BYTES, while the bytes are in the cache. MD5 is the slowest step of an
- * upload; one stream can't go faster than one lane. While few uploads are active (below MD5_MANY_STREAMS) each hashes its
- * own bytes in the same runs. With more of them, full blocks are put in the context's queue and hashed many streams at a
- * time (tarn_md5_update_many): when that many streams wait, when all active ones do, or after MD5_WAIT_NS at the latest.
+ * upload, and one stream can't go faster than one lane; from two streams on, hashing them together is faster than one by
+ * one. So an upload that is alone hashes its own bytes in the same runs; while others are active too, full blocks go to
+ * the context's queue and are hashed many streams at a time (tarn_md5_update_many). A round is due when every active
+ * stream has a block waiting, when half the lanes could be filled, or when one stream has JOBS_MAX of them.
  *
- *   block grows ──few streams──▶ hashed at once
- *   block done ──many streams──▶ queued (holds the block) ──round──▶ hashed
+ *   block grows ──alone──▶ hashed at once
+ *   block done ──with others──▶ queued (holds the block) ──round──▶ hashed
+ *
+ * At its end an upload runs what waits, its own and the others': uploads that were synced together come here together.
  *
  * Invariants:
  *  1. The blocks of one stream are hashed in order: a stream takes part in a round with its oldest job only, and hashes
  *     directly only while it has no job.
- *  2. md5_streams counts the digests with jobs > 0.
+ *  2. md5_streams counts the digests with jobs > 0; md5_active those between begin and final.
+ *  3. A stream has at most JOBS_MAX jobs: with the block that is being filled no more memory than TARN_PUT_BLOCKS_MAX.
  * Memory: a job belongs to the queue. Threads: the context's.
  */
 #include "private.h"
@@ -21,13 +25,8 @@
 #include <string.h>
 
 #define RUN_BYTES (64 * 1024)
-#define MD5_MANY_STREAMS 5
-#define MD5_WAIT_NS 1000000ull
-
-typedef struct md5_waiter {
-    tarn_link link;
-    tarn_fiber *fiber;
-} md5_waiter;
+#define JOBS_MAX (TARN_PUT_BLOCKS_MAX - 1)
+#define QUEUED_BYTES_MIN (32 * 1024) /* less is hashed sooner than queued */
 
 tarn_err obj_digest_begin(obj_digest *d, obj_ctx *c, bool want_md5, const tarn_sum_kind *kinds, size_t kinds_n)
 {
@@ -39,7 +38,6 @@ tarn_err obj_digest_begin(obj_digest *d, obj_ctx *c, bool want_md5, const tarn_s
         TARN_ASSERT(d->sums_n < TARN_ARRAY_LEN(d->sums));
         tarn_err err = tarn_sum_begin(&d->sums[d->sums_n], kinds[i]);
         if (err) {
-            want_md5 = false;
             d->want_md5 = false;
             obj_digest_end(d);
             return err;
@@ -63,6 +61,24 @@ const tarn_sum *obj_digest_sum(const obj_digest *d, tarn_sum_kind kind)
     return NULL;
 }
 
+/* The stream hashes no more: the others need not wait for it. */
+static void md5_leave(obj_digest *d)
+{
+    if (d->want_md5 && !d->md5_left) {
+        TARN_ASSERT(d->ctx->md5_active > 0);
+        d->ctx->md5_active--;
+        d->md5_left = true;
+    }
+}
+
+void obj_digest_md5(obj_digest *d, uint8_t out[TARN_MD5_BYTES])
+{
+    TARN_ASSERT(d->want_md5);
+    obj_digest_wait(d);
+    tarn_md5_final(&d->md5, out);
+    md5_leave(d);
+}
+
 void obj_digest_end(obj_digest *d)
 {
     obj_digest_wait(d);
@@ -70,11 +86,7 @@ void obj_digest_end(obj_digest *d)
         tarn_sum_end(&d->sums[i]);
     }
     d->sums_n = 0;
-    if (d->want_md5) {
-        TARN_ASSERT(d->ctx->md5_active > 0);
-        d->ctx->md5_active--;
-        d->want_md5 = false;
-    }
+    md5_leave(d);
 }
 
 /* ------------------------------------------------------------------ the queue */
@@ -118,14 +130,9 @@ static void queue_round(obj_ctx *c)
     }
 }
 
-static void queue_run(obj_ctx *c)
+static bool round_due(const obj_ctx *c, const obj_digest *d)
 {
-    while (!tarn_list_empty(&c->md5_jobs)) {
-        queue_round(c);
-    }
-    for (tarn_link *l; (l = tarn_list_pop(&c->md5_waiters)) != NULL;) {
-        tarn_fiber_wake(TARN_CONTAINER_OF(l, md5_waiter, link)->fiber);
-    }
+    return c->md5_streams >= c->md5_active || c->md5_streams >= TARN_MD5_LANES_MAX / 2 || d->jobs >= JOBS_MAX;
 }
 
 /* False when there is no memory for the job: then the caller hashes at once. */
@@ -142,30 +149,17 @@ static bool queue_add(obj_digest *d, obj_block *b, const uint8_t *p, size_t n)
     if (d->jobs++ == 0) {
         c->md5_streams++;
     }
-    if (c->md5_streams >= TARN_MD5_LANES_MAX / 2) {
-        queue_run(c);
+    if (round_due(c, d)) {
+        queue_round(c);
     }
+    TARN_ASSERT(d->jobs <= JOBS_MAX);
     return true;
 }
 
 void obj_digest_wait(obj_digest *d)
 {
-    obj_ctx *c = d->ctx;
-    uint64_t deadline = 0;
     while (d->jobs > 0) {
-        bool fiber = tarn_fiber_current() != NULL;
-        if (!fiber || c->md5_streams >= c->md5_active) {
-            queue_run(c);
-            continue;
-        }
-        md5_waiter w = {.fiber = tarn_fiber_current()};
-        deadline = deadline ? deadline : tarn_mono_ns() + MD5_WAIT_NS;
-        tarn_list_push(&c->md5_waiters, &w.link);
-        bool late = tarn_fiber_park_until(deadline);
-        tarn_list_remove(&w.link);
-        if (late) {
-            queue_run(c);
-        }
+        queue_round(d->ctx);
     }
 }
 
@@ -191,7 +185,7 @@ static void grow_sums(obj_digest *d, const obj_block *b, bool all, bool md5_too)
 
 void obj_digest_grow(obj_digest *d, obj_block *b, bool block_done)
 {
-    bool direct = d->want_md5 && d->jobs == 0 && d->md5_done == d->sums_done && (d->ctx->md5_active < MD5_MANY_STREAMS || b->small);
+    bool direct = d->want_md5 && d->jobs == 0 && d->md5_done == d->sums_done && d->ctx->md5_active < 2;
     grow_sums(d, b, block_done, direct);
     if (!block_done) {
         return;
@@ -199,7 +193,8 @@ void obj_digest_grow(obj_digest *d, obj_block *b, bool block_done)
     if (d->want_md5 && d->md5_done < b->n) {
         const uint8_t *p = b->data + d->md5_done;
         size_t n = b->n - d->md5_done;
-        if (!queue_add(d, b, p, n)) {
+        bool soon = d->jobs == 0 && n < QUEUED_BYTES_MIN;
+        if (soon || !queue_add(d, b, p, n)) {
             obj_digest_wait(d);
             tarn_md5_update(&d->md5, p, n);
         }

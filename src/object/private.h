@@ -232,7 +232,6 @@ struct obj_ctx {
     tarn_link md5_jobs; /* obj_md5_job, in the order they came */
     size_t md5_streams; /* digests with at least one job waiting */
     size_t md5_active;  /* uploads that hash and are not finished */
-    tarn_link md5_waiters;
 };
 /* The calling thread's. NULL when out of memory. */
 obj_ctx *obj_ctx_get(tarn_store *s);
@@ -268,7 +267,7 @@ bool obj_seg_in_use(tarn_store *s, uint64_t id); /* may still get or have got re
 /* ------------------------------------------------------------------ digests */
 typedef struct obj_digest {
     obj_ctx *ctx;
-    bool want_md5;
+    bool want_md5, md5_left; /* left: final, no longer active */
     tarn_md5_state md5;
     size_t md5_done;  /* bytes of the current block that are hashed */
     unsigned jobs;    /* blocks waiting in the context's queue */
@@ -279,7 +278,8 @@ typedef struct obj_digest {
 tarn_err obj_digest_begin(obj_digest *d, obj_ctx *c, bool want_md5, const tarn_sum_kind *kinds, size_t kinds_n);
 /* The block has grown to b->n bytes. */
 void obj_digest_grow(obj_digest *d, obj_block *b, bool block_done);
-void obj_digest_wait(obj_digest *d); /* until no block of this stream waits */
+void obj_digest_wait(obj_digest *d);                             /* hashes until no block of this stream waits */
+void obj_digest_md5(obj_digest *d, uint8_t out[TARN_MD5_BYTES]); /* the stream has ended */
 const tarn_sum *obj_digest_sum(const obj_digest *d, tarn_sum_kind kind);
 void obj_digest_end(obj_digest *d);
 

@@ -389,9 +389,8 @@ static void note_sum(tarn_put *p, tarn_sum_kind kind)
 
 static tarn_err check_digests(tarn_put *p)
 {
-    obj_digest_wait(&p->digest);
     if (p->digest.want_md5) {
-        tarn_md5_final(&p->digest.md5, p->md5);
+        obj_digest_md5(&p->digest, p->md5);
     }
     if (p->spec.expect_md5 && !tarn_equal_ct(p->md5, p->spec.expect_md5, TARN_MD5_BYTES)) {
         return TARN_E_BAD_DIGEST;
@@ -464,10 +463,14 @@ tarn_err tarn_put_prepare(tarn_put *p)
     tarn_err err = p->err ? p->err : flush_rest(p);
     if (!err) {
         err = obj_put_sync_start(p, &sync, &paths);
-        tarn_err digests = err ? TARN_OK : check_digests(p); /* while the drives sync */
+        /* A file's digest ends while the drives sync. Records of one segment are synced together, and hashed together then. */
+        tarn_err digests = err || p->blob.cls == OBJ_CLASS_SEGMENT ? TARN_OK : check_digests(p);
         if (!err) {
             obj_put_sync_end(p, sync);
             err = digests ? digests : p->err;
+        }
+        if (!err && p->blob.cls == OBJ_CLASS_SEGMENT) {
+            err = check_digests(p);
         }
         tarn_batch_release(sync);
         tarn_free(paths);
