@@ -9,7 +9,7 @@ import sys
 import time
 
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-MACHINE = re.compile(r"(?<![\w.])/(work|root)/\w|https?://(localhost|127\.0\.0\.1):(3128|4873|8081)|[\w.-]+\.(internal|corp|lan)\b")
+MACHINE = re.compile(r"(?<![\w.])/(work|root)/\w|https?://(localhost|127\.0\.0\.1):(3128|4873|8081)|https?://[\w.-]+\.(internal|corp|lan)\b")
 
 
 def tracked(*suffixes):
