@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,10 +44,10 @@ typedef struct sim_file {
 } sim_file;
 
 typedef struct sim_drive {
-    int write_errno; /* 0: works */
-    int sync_errno;
-    int read_errno;
-    uint64_t full_above_bytes; /* 0: no limit of a file's size */
+    atomic_int write_errno; /* 0: works. A test sets these while the store's threads run */
+    atomic_int sync_errno;
+    atomic_int read_errno;
+    atomic_ullong full_above_bytes; /* 0: no limit of a file's size */
 } sim_drive;
 
 typedef struct sim {
@@ -57,7 +58,7 @@ typedef struct sim {
     uint64_t rng;
     uint64_t calls;        /* that change something */
     uint64_t cut_at_calls; /* 0: never */
-    bool off;
+    atomic_bool off;
 } sim;
 
 static sim *sim_of(tarn_fs *fs)
@@ -378,7 +379,10 @@ static TARN_UNUSED void sim_power_on(sim *s)
         f->now_n = f->durable_n;
         f->locked = false;
     }
-    memset(s->drives, 0, sizeof(s->drives));
+    for (size_t i = 0; i < SIM_DRIVES_MAX; i++) {
+        s->drives[i].write_errno = s->drives[i].sync_errno = s->drives[i].read_errno = 0;
+        s->drives[i].full_above_bytes = 0;
+    }
     s->off = false;
     s->cut_at_calls = 0;
 }
