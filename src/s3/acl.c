@@ -22,6 +22,18 @@ static tarn_err check_object(s3_ctx *c)
     return e;
 }
 
+tarn_err s3_check_canned_acl(s3_ctx *c, tarn_str acl)
+{
+    static const char *const known[] = {"public-read",   "public-read-write",  "authenticated-read",
+                                        "aws-exec-read", "log-delivery-write", "bucket-owner-read"};
+    if (acl.p == NULL || tarn_str_eqc(acl, "private") || tarn_str_eqc(acl, "bucket-owner-full-control"))
+        return TARN_OK;
+    for (size_t i = 0; i < TARN_ARRAY_LEN(known); i++)
+        if (tarn_str_eqc(acl, known[i]))
+            return TARN_E_ACL_NOT_SUPPORTED;
+    return s3_bad_argument(c, "", "x-amz-acl", acl);
+}
+
 tarn_err s3_get_acl(s3_ctx *c)
 {
     tarn_err e = check_object(c);
@@ -71,8 +83,8 @@ tarn_err s3_put_acl(s3_ctx *c)
         if (tarn_req_header(c->r, grants[i]).p != NULL)
             return TARN_E_ACL_NOT_SUPPORTED;
     if (canned.p != NULL) {
-        bool fine = tarn_str_eqc(canned, "private") || tarn_str_eqc(canned, "bucket-owner-full-control");
-        return fine ? s3_send_empty(c, 200) : TARN_E_ACL_NOT_SUPPORTED;
+        e = s3_check_canned_acl(c, canned);
+        return e == TARN_OK ? s3_send_empty(c, 200) : e;
     }
     if (body.n == 0)
         return s3_fail(c, TARN_E_MISSING_SECURITY_HEADER, "Your request was missing a required header: x-amz-acl");

@@ -17,6 +17,14 @@ bool s3_is_owner(const s3_ctx *c, const tarn_bucket_row *bucket)
            (c->auth.identity.root || tarn_str_eq(c->auth.identity.access_key, bucket->owner));
 }
 
+tarn_err s3_check_expected_owner(s3_ctx *c, const char *header, const tarn_bucket_row *b)
+{
+    tarn_str want = tarn_req_header(c->r, header);
+    if (want.p == NULL || tarn_str_eq(want, b->owner) || tarn_str_eq(want, s3_canonical_id(c, b->owner)))
+        return TARN_OK;
+    return TARN_E_ACCESS_DENIED;
+}
+
 typedef struct condition_list {
     tarn_pair p[S3_POLICY_CONDITIONS_MAX];
     size_t n;

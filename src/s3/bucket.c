@@ -114,6 +114,7 @@ tarn_err s3_list_buckets(s3_ctx *c)
 typedef struct create_args {
     tarn_bucket_row row;
     tarn_str location;
+    tarn_str tags; /* packed */
 } create_args;
 
 static tarn_err create_tx(tarn_meta_tx *tx, void *arg)
@@ -123,13 +124,29 @@ static tarn_err create_tx(tarn_meta_tx *tx, void *arg)
     tarn_err e = tarn_meta_bucket_create(tx, &a->row);
     if (e == TARN_OK && a->location.n > 0)
         e = tarn_meta_bucket_config_put(tx, a->row.id, TARN_BC_LOCATION, a->location);
+    if (e == TARN_OK && a->tags.n > 0)
+        e = tarn_meta_bucket_config_put(tx, a->row.id, TARN_BC_TAGGING, a->tags);
     return e;
 }
 
-static tarn_err read_location(s3_ctx *c, tarn_str *location)
+/* <Tags> of the configuration. */
+static tarn_err read_tags(s3_ctx *c, const s3_node *root, tarn_str *packed)
+{
+    const s3_node *list = s3_node_child(root, "Tags");
+    tarn_pair *tags;
+    size_t n;
+    if (list == NULL || list->first == NULL)
+        return TARN_OK;
+    tarn_err e = s3_tags_of_set(list, c->a, &tags, &n);
+    if (e == TARN_OK)
+        e = s3_tags_check(c, tags, n, S3_BUCKET_TAGS_MAX);
+    return e == TARN_OK ? tarn_tags_pack(tags, n, c->a, packed) : e;
+}
+
+static tarn_err read_configuration(s3_ctx *c, tarn_str *location, tarn_str *tags)
 {
     tarn_str body;
-    *location = TARN_STR_NULL;
+    *location = *tags = TARN_STR_NULL;
     tarn_err e = s3_read_body(c, S3_XML_BODY_BYTES_MAX, &body);
     if (e != TARN_OK)
         return e;
@@ -147,21 +164,18 @@ static tarn_err read_location(s3_ctx *c, tarn_str *location)
         return TARN_E_INVALID_LOCATION_CONSTRAINT;
     }
     *location = v;
-    return TARN_OK;
+    return read_tags(c, root, tags);
 }
 
 /* Canned ACLs that a bucket with enforced ownership can have; others ask for what the policy does. */
 static tarn_err check_bucket_acl_header(s3_ctx *c)
 {
-    tarn_str acl = tarn_req_header(c->r, "x-amz-acl");
-    static const char *const known[] = {"private",       "public-read",       "public-read-write", "authenticated-read",
-                                        "aws-exec-read", "log-delivery-write"};
-    if (acl.p == NULL || tarn_str_eqc(acl, "private"))
-        return TARN_OK;
-    for (size_t i = 1; i < TARN_ARRAY_LEN(known); i++)
-        if (tarn_str_eqc(acl, known[i]))
-            return TARN_E_ACL_NOT_SUPPORTED;
-    return s3_bad_argument(c, "", "x-amz-acl", acl);
+    const tarn_auth_view *v = tarn_req_view(c->r);
+    for (size_t i = 0; i < v->headers_n; i++)
+        if (tarn_str_istarts(v->headers[i].name, "x-amz-grant-"))
+            return TARN_E_BUCKET_ACL_WITH_OWNERSHIP;
+    tarn_err e = s3_check_canned_acl(c, tarn_req_header(c->r, "x-amz-acl"));
+    return e == TARN_E_ACL_NOT_SUPPORTED ? TARN_E_BUCKET_ACL_WITH_OWNERSHIP : e;
 }
 
 static tarn_err bucket_taken(s3_ctx *c)
@@ -189,7 +203,7 @@ tarn_err s3_create_bucket(s3_ctx *c)
         return s3_bad_argument(c, "Invalid value for x-amz-bucket-object-lock-enabled", "x-amz-bucket-object-lock-enabled", lock);
     tarn_err e = check_bucket_acl_header(c);
     if (e == TARN_OK)
-        e = read_location(c, &a.location);
+        e = read_configuration(c, &a.location, &a.tags);
     if (e != TARN_OK)
         return e;
     a.row.name = c->bucket_name;
@@ -201,6 +215,7 @@ tarn_err s3_create_bucket(s3_ctx *c)
         return bucket_taken(c);
     if (e != TARN_OK)
         return e;
+    tarn_resp_header(c->r, "x-amz-bucket-arn", tarn_arena_fmt(c->a, "arn:aws:s3:::%.*s", TARN_STR_ARG(c->bucket_name)));
     tarn_resp_header(c->r, "Location", tarn_arena_fmt(c->a, "/%.*s", TARN_STR_ARG(c->bucket_name)));
     return s3_send_empty(c, 200);
 }

@@ -69,7 +69,6 @@ tarn_err s3_delete_lifecycle(s3_ctx *c)
 /* ------------------------------------------------------------------ kept as they came */
 static tarn_err check_cors(s3_ctx *c, const s3_node *root)
 {
-    static const char *const methods[] = {"GET", "PUT", "POST", "DELETE", "HEAD"};
     size_t rules = s3_node_count(root, "CORSRule");
     if (rules == 0 || rules > 100)
         return TARN_E_MALFORMED_XML;
@@ -79,10 +78,7 @@ static tarn_err check_cors(s3_ctx *c, const s3_node *root)
         for (const s3_node *k = r->first; k != NULL; k = k->next) {
             if (!tarn_str_eqc(k->name, "AllowedMethod"))
                 continue;
-            bool known = false;
-            for (size_t i = 0; i < TARN_ARRAY_LEN(methods) && !known; i++)
-                known = tarn_str_eqc(tarn_str_trim(k->text), methods[i]);
-            if (!known) {
+            if (!s3_cors_method(tarn_str_trim(k->text))) {
                 c->detail.message =
                     tarn_arena_fmt(c->a, "Found unsupported HTTP method in CORS config. Unsupported method is %.*s", TARN_STR_ARG(k->text));
                 return TARN_E_INVALID_REQUEST;

@@ -34,6 +34,8 @@ static tarn_err open_source(s3_ctx *c, source *s, bool with_tags)
     if (e == TARN_OK)
         e = s3_load_bucket(c, s->bucket_name, &s->bucket, &facts);
     if (e == TARN_OK)
+        e = s3_check_expected_owner(c, "x-amz-source-expected-bucket-owner", &s->bucket);
+    if (e == TARN_OK)
         e = authorise_source(c, s, facts, false);
     if (e == TARN_OK)
         e = s3_hide_absent(c, tarn_object_stat(c->s3->store, &s->bucket, s->key, s->ref, c->a, &s->row), &s->bucket, facts);
@@ -118,13 +120,13 @@ static tarn_err send_result(s3_ctx *c, const char *root, const tarn_put_result *
 
 /* ------------------------------------------------------------------ CopyObject */
 /* "COPY" or "REPLACE"; absent is COPY. */
-static tarn_err directive(s3_ctx *c, const char *header, bool *replace)
+static tarn_err directive(s3_ctx *c, const char *header, const char *message, bool *replace)
 {
     tarn_str v = tarn_req_header(c->r, header);
     *replace = tarn_str_eqc(v, "REPLACE");
     if (v.p == NULL || *replace || tarn_str_eqc(v, "COPY"))
         return TARN_OK;
-    return s3_bad_argument(c, "Unknown directive.", header, v);
+    return s3_bad_argument(c, message, header, v);
 }
 
 static tarn_err copy_attrs(s3_ctx *c, const source *s, tarn_put_spec *spec, bool replace_meta)
@@ -187,9 +189,9 @@ tarn_err s3_copy_object(s3_ctx *c)
     tarn_put_result res;
     tarn_err e = s3_may(c, "s3:PutObject");
     if (e == TARN_OK)
-        e = directive(c, "x-amz-metadata-directive", &replace_meta);
+        e = directive(c, "x-amz-metadata-directive", "Unknown metadata directive.", &replace_meta);
     if (e == TARN_OK)
-        e = directive(c, "x-amz-tagging-directive", &replace_tags);
+        e = directive(c, "x-amz-tagging-directive", "Unknown tagging directive.", &replace_tags);
     if (e == TARN_OK)
         e = open_source(c, &s, !replace_tags);
     if (e == TARN_OK)
@@ -213,7 +215,7 @@ tarn_err s3_copy_object(s3_ctx *c)
     e = run_copy(c, &s, 0, s.row.size, &spec, &res);
     if (e != TARN_OK)
         return e;
-    s3_version_header(c, &res.row);
+    s3_new_version_header(c, &res.row);
     s3_expiration_header(c, &res.row);
     source_version_header(c, &s);
     return send_result(c, "CopyObjectResult", &res);

@@ -11,6 +11,7 @@
 typedef struct span {
     uint64_t off, len;
     bool partial; /* 206 */
+    bool is_part;
 } span;
 
 static void last_modified_header(s3_ctx *c, const tarn_version_row *row)
@@ -50,12 +51,19 @@ static tarn_err find_version(s3_ctx *c, tarn_version_row *row)
     return s3_hide_absent(c, e, &c->bucket, c->facts);
 }
 
-static tarn_err part_span(s3_ctx *c, const tarn_version_row *row, tarn_str text, span *s)
+/* ?partNumber=; 0 when it is not there. */
+static tarn_err part_number(s3_ctx *c, uint64_t *number)
 {
-    uint64_t number;
-    if (!tarn_str_to_u64(text, &number) || number < 1 || number > TARN_PARTS_MAX)
-        return s3_bad_argument(c, "Part number must be an integer between 1 and 10000, inclusive", "partNumber", text);
-    s->partial = true;
+    tarn_str text = s3_param(c, "partNumber");
+    *number = 0;
+    if (text.p == NULL || (tarn_str_to_u64(text, number) && *number >= 1 && *number <= TARN_PARTS_MAX))
+        return TARN_OK;
+    return s3_bad_argument(c, "Part number must be an integer between 1 and 10000, inclusive.", "partNumber", text);
+}
+
+static tarn_err part_span(s3_ctx *c, const tarn_version_row *row, uint64_t number, span *s)
+{
+    s->partial = s->is_part = true;
     if (row->parts_n == 0) {
         if (number != 1)
             return TARN_E_INVALID_PART_NUMBER;
@@ -74,15 +82,14 @@ static tarn_err part_span(s3_ctx *c, const tarn_version_row *row, tarn_str text,
 }
 
 /* Range and partNumber of the request. */
-static tarn_err choose_span(s3_ctx *c, const tarn_version_row *row, span *s)
+static tarn_err choose_span(s3_ctx *c, const tarn_version_row *row, uint64_t number, span *s)
 {
     tarn_str range = tarn_req_header(c->r, "range");
-    tarn_str part = s3_param(c, "partNumber");
     *s = (span){.len = row->size};
-    if (part.p != NULL && range.p != NULL)
+    if (number != 0 && range.p != NULL)
         return s3_fail(c, TARN_E_INVALID_REQUEST, "Cannot specify both Range header and partNumber query parameter");
-    if (part.p != NULL)
-        return part_span(c, row, part, s);
+    if (number != 0)
+        return part_span(c, row, number, s);
     tarn_str if_range = tarn_req_header(c->r, "if-range");
     if (if_range.p != NULL) {
         tarn_str tag;
@@ -127,9 +134,10 @@ static tarn_err apply_overrides(s3_ctx *c, tarn_attrs *a)
     return TARN_OK;
 }
 
-static bool wants_checksum(s3_ctx *c, const span *s)
+/* The checksum is that of the whole object; a part that is all of it has the same. */
+static bool wants_checksum(s3_ctx *c, const span *s, const tarn_version_row *row)
 {
-    return !s->partial && tarn_str_ieqc(tarn_req_header(c->r, "x-amz-checksum-mode"), "ENABLED");
+    return (!s->partial || (s->is_part && row->parts_n == 0)) && tarn_str_ieqc(tarn_req_header(c->r, "x-amz-checksum-mode"), "ENABLED");
 }
 
 static tarn_err send_body(s3_ctx *c, tarn_get *g, int status, uint64_t len)
@@ -162,7 +170,10 @@ static tarn_err answer_object(s3_ctx *c, bool head)
     tarn_version_row row;
     tarn_attrs attrs;
     span s;
-    tarn_err e = find_version(c, &row);
+    uint64_t number;
+    tarn_err e = part_number(c, &number);
+    if (e == TARN_OK)
+        e = find_version(c, &row);
     if (e == TARN_OK)
         e = s3_refuse_read_encryption(c);
     if (e == TARN_OK)
@@ -173,13 +184,13 @@ static tarn_err answer_object(s3_ctx *c, bool head)
         last_modified_header(c, &row);
     }
     if (e == TARN_OK)
-        e = choose_span(c, &row, &s);
+        e = choose_span(c, &row, number, &s);
     if (e == TARN_OK)
         e = tarn_attrs_unpack(row.attrs, c->a, &attrs);
     if (e == TARN_OK)
         e = apply_overrides(c, &attrs);
     if (e == TARN_OK)
-        e = s3_object_headers(c, &row, &attrs, wants_checksum(c, &s));
+        e = s3_object_headers(c, &row, &attrs, wants_checksum(c, &s, &row));
     if (e != TARN_OK)
         return e;
     tarn_resp_header(c->r, "Content-Type", attrs.content_type.n > 0 ? attrs.content_type : TARN_STR("binary/octet-stream"));

@@ -170,49 +170,52 @@ static tarn_err needs_lock(s3_ctx *c)
 {
     if (c->bucket.object_lock)
         return TARN_OK;
-    return s3_fail(c, TARN_E_INVALID_REQUEST, "Bucket is missing Object Lock Configuration");
+    return s3_fail(c, TARN_E_INVALID_REQUEST, "Bucket is missing ObjectLockConfiguration");
 }
 
 tarn_err s3_lock_from_headers(s3_ctx *c, tarn_retention *mode, int64_t *until_ms, bool *hold)
 {
     tarn_str m = tarn_req_header(c->r, "x-amz-object-lock-mode"), u = tarn_req_header(c->r, "x-amz-object-lock-retain-until-date"),
              h = tarn_req_header(c->r, "x-amz-object-lock-legal-hold");
-    tarn_err e = TARN_OK;
-    *hold = false;
-    if (m.p != NULL || u.p != NULL || h.p != NULL)
-        e = needs_lock(c);
-    if (e == TARN_OK && h.p != NULL) {
-        if (!tarn_str_eqc(h, "ON") && !tarn_str_eqc(h, "OFF"))
-            return s3_bad_argument(c, "Legal Hold must be either of 'ON' or 'OFF'", "x-amz-object-lock-legal-hold", h);
-        *hold = tarn_str_eqc(h, "ON");
-        e = s3_may(c, "s3:PutObjectLegalHold");
-    }
-    if (e != TARN_OK)
-        return e;
+    *hold = tarn_str_eqc(h, "ON");
+    if (h.p != NULL && !*hold && !tarn_str_eqc(h, "OFF"))
+        return s3_bad_argument(c, "Legal Hold must be either of 'ON' or 'OFF'", "x-amz-object-lock-legal-hold", h);
     if ((m.p == NULL) != (u.p == NULL))
         return s3_bad_argument(c, "x-amz-object-lock-retain-until-date and x-amz-object-lock-mode must both be supplied",
                                m.p == NULL ? "x-amz-object-lock-mode" : "x-amz-object-lock-retain-until-date", TARN_STR_NULL);
-    if (m.p == NULL)
-        return s3_default_retention(c, &c->bucket, mode, until_ms);
-    if (!parse_mode(m, mode))
+    if (m.p != NULL && !parse_mode(m, mode))
         return s3_bad_argument(c, "Unknown wormMode directive.", "x-amz-object-lock-mode", m);
-    e = parse_until(c, u, until_ms);
-    return e == TARN_OK ? s3_may(c, "s3:PutObjectRetention") : e;
+    tarn_err e = m.p != NULL ? parse_until(c, u, until_ms) : TARN_OK;
+    if (e == TARN_OK && (m.p != NULL || h.p != NULL))
+        e = needs_lock(c);
+    if (e == TARN_OK && h.p != NULL)
+        e = s3_may(c, "s3:PutObjectLegalHold");
+    if (e == TARN_OK && m.p != NULL)
+        e = s3_may(c, "s3:PutObjectRetention");
+    if (e == TARN_OK && m.p == NULL)
+        e = s3_default_retention(c, &c->bucket, mode, until_ms);
+    return e;
 }
 
 /* ------------------------------------------------------------------ versions */
+/* An empty versionId, which some clients send here, means the current version. */
+static tarn_err lock_version(s3_ctx *c, tarn_version_ref *ref)
+{
+    tarn_str v = s3_param(c, "versionId");
+    *ref = (tarn_version_ref){.sel = TARN_VERSION_CURRENT};
+    return v.n == 0 ? TARN_OK : s3_version_param(c, ref);
+}
+
 static tarn_err find_locked_version(s3_ctx *c, tarn_version_row *row)
 {
     tarn_version_ref ref;
     *row = (tarn_version_row){0};
-    tarn_err e = needs_lock(c);
-    if (e == TARN_OK)
-        e = s3_version_param(c, &ref);
+    tarn_err e = lock_version(c, &ref);
     if (e == TARN_OK)
         e = tarn_object_stat(c->s3->store, &c->bucket, c->key, ref, c->a, row);
     if (e == TARN_OK && row->delete_marker)
         e = TARN_E_METHOD_NOT_ALLOWED;
-    return e;
+    return e == TARN_OK ? needs_lock(c) : e;
 }
 
 tarn_err s3_get_retention(s3_ctx *c)
@@ -260,7 +263,7 @@ static tarn_err edit_version(s3_ctx *c, tarn_err (*edit)(void *, tarn_version_ro
 {
     tarn_version_ref ref;
     tarn_version_row row;
-    tarn_err e = s3_version_param(c, &ref);
+    tarn_err e = lock_version(c, &ref);
     if (e == TARN_OK)
         e = tarn_object_edit(c->s3->store, &c->bucket, c->key, ref, edit, ctx, &row, c->a);
     if (e == TARN_E_ACCESS_DENIED)

@@ -90,9 +90,9 @@ static const struct {
 
 static tarn_err read_part(s3_ctx *c, const s3_node *n, tarn_complete_part *p)
 {
-    uint64_t number;
+    int64_t number;
     tarn_str num = s3_node_text(n, "PartNumber");
-    if (!tarn_str_to_u64(num, &number))
+    if (!tarn_str_to_i64(num, &number))
         return TARN_E_MALFORMED_XML;
     if (number < 1 || number > TARN_PARTS_MAX)
         return s3_bad_argument(c, "PartNumber must be >= 1 and <= 10000", "PartNumber", num);
@@ -174,7 +174,7 @@ static tarn_err read_complete_body(s3_ctx *c, s3_node **root)
 static tarn_err send_completed(s3_ctx *c, const tarn_put_result *res)
 {
     s3_xml x;
-    s3_version_header(c, &res->row);
+    s3_new_version_header(c, &res->row);
     s3_expiration_header(c, &res->row);
     s3_xml_begin(&x, "CompleteMultipartUploadResult");
     s3_xml_open(&x, "Location");
@@ -323,6 +323,7 @@ typedef struct uploads_page {
     char prefix_mem[TARN_KEY_BYTES_MAX], key_mem[TARN_KEY_BYTES_MAX];
     tarn_str last_prefix; /* common prefix written last */
     tarn_str last_key;
+    bool last_is_prefix;
     uint64_t last_id, last_nonce;
 } uploads_page;
 
@@ -355,16 +356,15 @@ static bool on_upload(void *ctx, const tarn_upload_row *row)
     uploads_page *p = ctx;
     tarn_attrs attrs;
     tarn_str common = common_prefix(p, row->key);
-    if (common.n > 0 && tarn_str_eq(common, p->last_prefix)) {
-        remember(p, row);
+    if (common.n > 0 && tarn_str_eq(common, p->last_prefix))
         return true;
-    }
     if (p->count == p->max) {
         p->truncated = true;
         return false;
     }
     p->count++;
     remember(p, row);
+    p->last_is_prefix = common.n > 0;
     if (common.n > 0) {
         p->last_prefix = keep(p->prefix_mem, common);
         s3_xml_open(&p->x, "CommonPrefixes");
@@ -404,9 +404,9 @@ tarn_err s3_list_uploads(s3_ctx *c)
     /* A key marker alone means: after all uploads of that key. */
     if (key.n > 0 && id.n == 0)
         after_id = UINT64_MAX;
-    /* The markers of a page that ended in a common prefix lie under it: it has been shown. */
-    if (key.n > 0 && id.n > 0)
-        p.last_prefix = common_prefix(&p, key);
+    /* A page that ended in a common prefix gave it as its key marker, without an upload: what lies under it has been shown. */
+    if (key.n > 0 && id.n == 0 && tarn_str_eq(common_prefix(&p, key), key))
+        p.last_prefix = key;
     s3_xml_begin(&p.x, "ListMultipartUploadsResult");
     s3_xml_text(&p.x, "Bucket", c->bucket.name);
     s3_xml_key(&p.x, "KeyMarker", key, p.url);
@@ -418,8 +418,8 @@ tarn_err s3_list_uploads(s3_ctx *c)
     if (p.max > 0)
         e = tarn_meta_upload_list(c->s3->meta, c->bucket.id, p.prefix, key, after_id, on_upload, &p);
     if (p.truncated) {
-        s3_xml_key(&p.x, "NextKeyMarker", p.last_key, p.url);
-        s3_xml_text(&p.x, "NextUploadIdMarker", upload_id_text(c, p.last_id, p.last_nonce));
+        s3_xml_key(&p.x, "NextKeyMarker", p.last_is_prefix ? p.last_prefix : p.last_key, p.url);
+        s3_xml_text(&p.x, "NextUploadIdMarker", p.last_is_prefix ? TARN_STR("") : upload_id_text(c, p.last_id, p.last_nonce));
     }
     if (p.url)
         s3_xml_textc(&p.x, "EncodingType", "url");

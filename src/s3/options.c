@@ -16,6 +16,24 @@ bool s3_cors_glob(tarn_str pattern, tarn_str text)
            tarn_str_eq(tarn_str_sub(text, text.n - tail.n, tail.n), tail);
 }
 
+bool s3_cors_method(tarn_str method)
+{
+    static const char *const methods[] = {"GET", "PUT", "POST", "DELETE", "HEAD"};
+    for (size_t i = 0; i < TARN_ARRAY_LEN(methods); i++)
+        if (tarn_str_eqc(method, methods[i]))
+            return true;
+    return false;
+}
+
+static tarn_str lower(tarn_arena *a, tarn_str s)
+{
+    tarn_str out = tarn_arena_str(a, s);
+    for (size_t i = 0; i < out.n; i++)
+        if (out.p[i] >= 'A' && out.p[i] <= 'Z')
+            ((char *)(uintptr_t)out.p)[i] = (char)(out.p[i] + ('a' - 'A'));
+    return out;
+}
+
 static bool lists(const s3_node *rule, const char *element, tarn_str text, tarn_str *matched)
 {
     for (const s3_node *k = rule->first; k != NULL; k = k->next) {
@@ -93,22 +111,25 @@ tarn_err s3_options(s3_ctx *c)
 {
     tarn_str origin = tarn_req_header(c->r, "origin"), method = tarn_req_header(c->r, "access-control-request-method"),
              wanted = tarn_req_header(c->r, "access-control-request-headers"), matched;
-    if (origin.p == NULL)
+    if (origin.n == 0)
         return s3_fail(c, TARN_E_BAD_REQUEST, "Insufficient information. Origin request header needed.");
-    if (method.p == NULL)
-        return s3_fail(c, TARN_E_BAD_REQUEST, "Invalid Access-Control-Request-Method: null");
+    if (!s3_cors_method(method)) {
+        c->detail.message =
+            tarn_arena_fmt(c->a, "Invalid Access-Control-Request-Method: %.*s", TARN_STR_ARG(method.n > 0 ? method : TARN_STR("null")));
+        return TARN_E_BAD_REQUEST;
+    }
     if (c->facts->cors == NULL)
-        return s3_fail(c, TARN_E_ACCESS_DENIED, "CORSResponse: CORS is not enabled for this bucket.");
+        return s3_fail(c, TARN_E_CORS_FORBIDDEN, "CORSResponse: CORS is not enabled for this bucket.");
     for (const s3_node *r = c->facts->cors->first; r != NULL; r = r->next) {
         if (!lists(r, "AllowedOrigin", origin, &matched) || !lists(r, "AllowedMethod", method, NULL) || !headers_allowed(r, wanted))
             continue;
         allow_headers(c, r, origin, matched);
         if (wanted.n > 0)
-            tarn_resp_header(c->r, "Access-Control-Allow-Headers", wanted);
+            tarn_resp_header(c->r, "Access-Control-Allow-Headers", lower(c->a, wanted));
         tarn_str age = s3_node_text(r, "MaxAgeSeconds");
         if (age.n > 0)
             tarn_resp_header(c->r, "Access-Control-Max-Age", age);
         return s3_send_empty(c, 200);
     }
-    return s3_fail(c, TARN_E_ACCESS_DENIED, "CORSResponse: This CORS request is not allowed.");
+    return TARN_E_CORS_FORBIDDEN;
 }

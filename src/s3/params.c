@@ -84,14 +84,14 @@ s3_range_result s3_range_parse(tarn_str header, uint64_t size, uint64_t *off, ui
 {
     if (header.p == NULL || !tarn_str_istarts(header, "bytes="))
         return S3_RANGE_NONE;
-    tarn_str spec = tarn_str_trim(tarn_str_sub(header, 6, header.n));
+    tarn_str spec = tarn_str_sub(header, 6, header.n);
     if (tarn_str_chr(spec, ',') >= 0)
         return S3_RANGE_NONE;
     ptrdiff_t dash = tarn_str_chr(spec, '-');
     if (dash < 0)
         return S3_RANGE_NONE;
-    tarn_str a = tarn_str_trim(tarn_str_sub(spec, 0, (size_t)dash));
-    tarn_str b = tarn_str_trim(tarn_str_sub(spec, (size_t)dash + 1, spec.n));
+    tarn_str a = tarn_str_sub(spec, 0, (size_t)dash);
+    tarn_str b = tarn_str_sub(spec, (size_t)dash + 1, spec.n);
     uint64_t first, last;
     if (a.n == 0) { /* the last b bytes */
         if (!parse_offset(b, &last))
@@ -261,6 +261,13 @@ static tarn_err collect_user_meta(s3_ctx *c, tarn_attrs *out)
     return TARN_OK;
 }
 
+tarn_err s3_check_redirect(s3_ctx *c, tarn_str v)
+{
+    (void)c;
+    bool good = v.p == NULL || tarn_str_starts(v, "/") || tarn_str_starts(v, "http://") || tarn_str_starts(v, "https://");
+    return good ? TARN_OK : TARN_E_INVALID_REDIRECT_LOCATION;
+}
+
 /* Classes whose objects can be read at once are kept as a name; those that would have to be restored first are not there. */
 tarn_err s3_check_storage_class(s3_ctx *c, tarn_str v)
 {
@@ -314,9 +321,7 @@ static tarn_err check_object_acl(s3_ctx *c)
     for (size_t i = 0; i < v->headers_n; i++)
         if (tarn_str_istarts(v->headers[i].name, "x-amz-grant-"))
             return TARN_E_ACL_NOT_SUPPORTED;
-    if (acl.p == NULL || tarn_str_eqc(acl, "private") || tarn_str_eqc(acl, "bucket-owner-full-control"))
-        return TARN_OK;
-    return TARN_E_ACL_NOT_SUPPORTED;
+    return s3_check_canned_acl(c, acl);
 }
 
 tarn_err s3_attrs_from_headers(s3_ctx *c, tarn_attrs *out)
@@ -334,6 +339,9 @@ tarn_err s3_attrs_from_headers(s3_ctx *c, tarn_attrs *out)
     out->cache_control = tarn_req_header(c->r, "cache-control");
     out->expires = tarn_req_header(c->r, "expires");
     out->website_redirect = tarn_req_header(c->r, "x-amz-website-redirect-location");
+    e = s3_check_redirect(c, out->website_redirect);
+    if (e != TARN_OK)
+        return e;
     out->storage_class = tarn_req_header(c->r, "x-amz-storage-class");
     e = s3_check_storage_class(c, out->storage_class);
     if (e != TARN_OK)
@@ -361,6 +369,13 @@ void s3_version_header(s3_ctx *c, const tarn_version_row *row)
     tarn_sb_init_fixed(&b, mem, sizeof mem);
     tarn_version_format(&b, row);
     tarn_resp_header(c->r, "x-amz-version-id", tarn_sb_view(&b));
+}
+
+/* Of a version that was just made: S3 names a null version to readers only. */
+void s3_new_version_header(s3_ctx *c, const tarn_version_row *row)
+{
+    if (!row->null_version)
+        s3_version_header(c, row);
 }
 
 void s3_expiration_header(s3_ctx *c, const tarn_version_row *row)

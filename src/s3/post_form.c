@@ -333,16 +333,17 @@ static tarn_err form_tags(form *f, tarn_put_spec *spec)
 /* Fields that ask for what is not there, or what an owner-enforced bucket does not give. */
 static tarn_err form_refuse(form *f)
 {
-    tarn_str acl = field(f, "acl");
-    if (acl.n > 0 && !tarn_str_eqc(acl, "private") && !tarn_str_eqc(acl, "bucket-owner-full-control"))
-        return TARN_E_ACL_NOT_SUPPORTED;
+    tarn_err e = s3_check_canned_acl(f->c, field(f, "acl"));
+    if (e != TARN_OK)
+        return e;
     for (size_t i = 0; i < f->fields_n; i++) {
         if (tarn_str_starts(f->fields[i].name, "x-amz-server-side-encryption"))
             return s3_fail(f->c, TARN_E_NOT_IMPLEMENTED, "Server-side encryption is not implemented.");
         if (tarn_str_starts(f->fields[i].name, "x-amz-object-lock-"))
             return s3_fail(f->c, TARN_E_NOT_IMPLEMENTED, "Object lock fields in forms are not implemented.");
     }
-    return s3_check_storage_class(f->c, field(f, "x-amz-storage-class"));
+    e = s3_check_redirect(f->c, field(f, "x-amz-website-redirect-location"));
+    return e == TARN_OK ? s3_check_storage_class(f->c, field(f, "x-amz-storage-class")) : e;
 }
 
 static tarn_err form_checksum(form *f, tarn_checksum *sum)
@@ -443,7 +444,7 @@ static tarn_err answer(form *f, const tarn_put_result *res)
     if (redirect.p == NULL)
         redirect = field(f, "redirect");
     s3_etag_header(c, res->row.etag);
-    s3_version_header(c, &res->row);
+    s3_new_version_header(c, &res->row);
     s3_expiration_header(c, &res->row);
     s3_checksum_headers(c, &res->checksum);
     tarn_sb url;
@@ -535,6 +536,13 @@ tarn_err s3_post_form(s3_ctx *c)
         e = replace_filename(f);
     if (e == TARN_OK)
         e = verify(f, &policy);
+    if (e == TARN_OK) /* only now: who has no right signature learns nothing of buckets */
+        e = s3_load_bucket(c, c->bucket_name, &c->bucket, &c->facts);
+    if (e == TARN_OK) {
+        c->bucket_loaded = true;
+        s3_cors_headers(c);
+        e = s3_check_expected_owner(c, "x-amz-expected-bucket-owner", &c->bucket);
+    }
     if (e == TARN_OK)
         e = build_spec(f, &spec, &sum);
     if (e == TARN_OK)

@@ -149,7 +149,7 @@ tarn_err s3_put_object(s3_ctx *c)
     if (e != TARN_OK)
         return e;
     s3_etag_header(c, res.row.etag);
-    s3_version_header(c, &res.row);
+    s3_new_version_header(c, &res.row);
     s3_expiration_header(c, &res.row);
     s3_checksum_headers(c, &res.checksum);
     return s3_send_empty(c, 200);

@@ -70,7 +70,7 @@ const s3_route s3_routes[] = {
     {"HEAD", BKT, NULL, NULL, NULL, "s3:ListBucket", "HeadBucket", s3_head_bucket, 0},
     {"PUT", BKT, NULL, NULL, NULL, "s3:CreateBucket", "CreateBucket", s3_create_bucket, S3_F_NO_BUCKET},
     {"DELETE", BKT, NULL, NULL, NULL, "s3:DeleteBucket", "DeleteBucket", s3_delete_bucket, 0},
-    {"POST", BKT, NULL, NULL, NULL, NULL, "PostObject", s3_post_form, S3_F_OWN_AUTH},
+    {"POST", BKT, NULL, NULL, NULL, NULL, "PostObject", s3_post_form, S3_F_OWN_AUTH | S3_F_NO_BUCKET},
     {"OPTIONS", BKT, NULL, NULL, NULL, NULL, "OptionsBucket", s3_options, S3_F_OWN_AUTH},
     /* object sub-resources */
     {"POST", OBJ, "uploads", NULL, NULL, "s3:PutObject", "CreateMultipartUpload", s3_create_upload, 0},
@@ -271,6 +271,9 @@ static tarn_err authorise_route(s3_ctx *c)
         c->bucket_loaded = true;
         if (!tarn_str_eqc(tarn_req_method(c->r), "OPTIONS"))
             s3_cors_headers(c);
+        e = s3_check_expected_owner(c, "x-amz-expected-bucket-owner", &c->bucket);
+        if (e != TARN_OK)
+            return e;
     }
     if (c->route->flags & S3_F_OWN_AUTH)
         return TARN_OK;

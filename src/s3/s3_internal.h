@@ -226,6 +226,7 @@ tarn_err s3_tags_from_header(s3_ctx *c, tarn_str *packed, uint32_t *n);
 /* The header as pairs, at most TARN_OBJECT_TAGS_MAX + 1 of them, not checked. False when it is no such list. */
 bool s3_tags_split(tarn_arena *a, tarn_str header, tarn_pair tags[TARN_OBJECT_TAGS_MAX + 1], size_t *n);
 /* <Tagging><TagSet>…: pairs in the arena. MALFORMED_XML. */
+tarn_err s3_tags_of_set(const s3_node *set, tarn_arena *a, tarn_pair **tags, size_t *n); /* the children alone */
 tarn_err s3_tags_from_xml(const s3_node *root, tarn_arena *a, tarn_pair **tags, size_t *n);
 tarn_err s3_tags_check(s3_ctx *c, const tarn_pair *tags, size_t n, size_t max);
 /* x-amz-object-lock-*, and the bucket's default retention where they are absent. */
@@ -233,6 +234,7 @@ tarn_err s3_lock_from_headers(s3_ctx *c, tarn_retention *mode, int64_t *until_ms
 /* Answer headers that tell an object: ETag, Last-Modified, Content-*, x-amz-meta-*, version, checksum, lock, tag count. */
 tarn_err s3_object_headers(s3_ctx *c, const tarn_version_row *row, const tarn_attrs *attrs, bool with_checksum);
 void s3_version_header(s3_ctx *c, const tarn_version_row *row);
+void s3_new_version_header(s3_ctx *c, const tarn_version_row *row);
 /* x-amz-expiration, where a lifecycle rule will expire this current version. */
 void s3_expiration_header(s3_ctx *c, const tarn_version_row *row);
 void s3_etag_header(s3_ctx *c, tarn_str etag);
@@ -245,6 +247,9 @@ tarn_err s3_refuse_encryption(s3_ctx *c);
 tarn_err s3_refuse_read_encryption(s3_ctx *c); /* the same for reads: no object here has a key of the client */
 tarn_err s3_check_key(s3_ctx *c, tarn_str key);
 tarn_err s3_check_storage_class(s3_ctx *c, tarn_str v);
+tarn_err s3_check_redirect(s3_ctx *c, tarn_str v);
+/* A header that names the bucket's owner, by access key or canonical id: ACCESS_DENIED when it is somebody else. */
+tarn_err s3_check_expected_owner(s3_ctx *c, const char *header, const tarn_bucket_row *b);
 /* "bucket/key?versionId=…" of x-amz-copy-source. */
 tarn_err s3_copy_source(s3_ctx *c, tarn_str *bucket, tarn_str *key, tarn_version_ref *ref);
 tarn_err s3_send_empty(s3_ctx *c, int status);
@@ -307,6 +312,8 @@ tarn_err s3_get_policy_status(s3_ctx *c);
 /* acl.c */
 tarn_err s3_get_acl(s3_ctx *c);
 tarn_err s3_put_acl(s3_ctx *c);
+/* Only ACLs that give nothing to others; absent is fine. */
+tarn_err s3_check_canned_acl(s3_ctx *c, tarn_str acl);
 /* config.c: lifecycle, encryption, CORS, ownership, public access block and what else is stored as it came */
 tarn_err s3_get_lifecycle(s3_ctx *c);
 tarn_err s3_put_lifecycle(s3_ctx *c);
@@ -321,5 +328,6 @@ tarn_err s3_options(s3_ctx *c);
 void s3_cors_headers(s3_ctx *c); /* for answers to requests with an Origin */
 /* One '*' at most stands for any run of characters. */
 bool s3_cors_glob(tarn_str pattern, tarn_str text);
+bool s3_cors_method(tarn_str method); /* one that rules may name */
 
 #endif

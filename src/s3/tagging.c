@@ -15,7 +15,7 @@ tarn_err s3_tags_check(s3_ctx *c, const tarn_pair *tags, size_t n, size_t max)
 {
     if (n > max) {
         c->detail.message =
-            tarn_arena_fmt(c->a, "%s tags cannot be greater than %zu", max == TARN_OBJECT_TAGS_MAX ? "Object" : "Bucket", max);
+            tarn_arena_fmt(c->a, "%s cannot be greater than %zu", max == TARN_OBJECT_TAGS_MAX ? "Object tags" : "Bucket tag count", max);
         return TARN_E_BAD_REQUEST;
     }
     for (size_t i = 0; i < n; i++) {
@@ -77,6 +77,11 @@ tarn_err s3_tags_from_xml(const s3_node *root, tarn_arena *a, tarn_pair **out, s
     const s3_node *set = s3_node_child(root, "TagSet");
     if (!tarn_str_eqc(root->name, "Tagging") || set == NULL)
         return TARN_E_MALFORMED_XML;
+    return s3_tags_of_set(set, a, out, n);
+}
+
+tarn_err s3_tags_of_set(const s3_node *set, tarn_arena *a, tarn_pair **out, size_t *n)
+{
     size_t count = s3_node_count(set, "Tag"), i = 0;
     tarn_pair *tags = TARN_ARENA_ARRAY(a, tarn_pair, count + 1);
     if (tags == NULL)
