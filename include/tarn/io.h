@@ -94,6 +94,7 @@ void tarn_fiber_lock_release(tarn_fiber_lock *l);
  * for the real file system. `handle` is the back end's own (a descriptor for the real one).
  */
 typedef struct tarn_fs tarn_fs;
+struct tarn_op;
 typedef struct tarn_fs_stat {
     uint64_t size_bytes;
     uint64_t allocated_bytes;
@@ -125,6 +126,9 @@ struct tarn_fs {
     int (*list)(tarn_fs *fs, const char *path, bool (*fn)(void *ctx, const char *name, bool is_dir), void *ctx);
     int (*space)(tarn_fs *fs, const char *path, tarn_fs_space *out);
     int (*lock)(tarn_fs *fs, int64_t handle); /* exclusive, not waiting: -EWOULDBLOCK when taken */
+    /* Simulated ones may say which of the n operations that wait in a loop (linked by next) runs now; n: none in this turn.
+     * NULL: in the order in which they were submitted. */
+    size_t (*pick)(tarn_fs *fs, const struct tarn_op *first, size_t n);
 };
 tarn_fs *tarn_fs_posix(void); /* the real one; one for the process */
 
@@ -245,5 +249,67 @@ bool tarn_sock_peer_gone(tarn_sock *s); /* a close or reset of the peer has been
 void tarn_sock_interrupt(tarn_sock *s);
 void tarn_sock_close(tarn_sock *s); /* NULL is fine */
 int tarn_sock_fd(const tarn_sock *s);
+
+/* ------------------------------------------------------------------ the simulated file system (tests) */
+/*
+ * Drives in memory, "/d0", "/d1", …; a machine that loses power; faults that come from one seed. Calls move the fake clock.
+ *
+ * What is durable, and nothing more than that: bytes and size of a file after a sync of it that succeeded; a name that was
+ * made or removed after a sync_dir of its folder. A power cut leaves of the rest a subset: of every unsynced write each
+ * 512-byte sector came through or did not; of truncations, allocations and holes of a file a first part of them in their
+ * order (and no write beyond a truncation that did not); of each folder's changes a first part. After a sync that failed
+ * what was written before is what chance left of it: it counts as clean, a later sync brings none of it back.
+ */
+typedef struct tarn_sim tarn_sim;
+typedef struct tarn_sim_options {
+    uint64_t seed;
+    size_t drives_n; /* 1 … TARN_SIM_DRIVES_MAX */
+    uint64_t drive_bytes;
+    const char *lie_sync; /* canaries: syncs of files whose path has this text do nothing and succeed; NULL: none */
+    bool lie_sync_dir;
+} tarn_sim_options;
+#define TARN_SIM_DRIVES_MAX 32
+
+/* Faults of a drive, each met by a call with the given probability. */
+#define TARN_SIM_READ_FAILS 1u    /* -EIO */
+#define TARN_SIM_READ_CORRUPTS 2u /* other bytes than were written, this once */
+#define TARN_SIM_WRITE_FAILS 4u   /* -EIO; a part may have been written */
+#define TARN_SIM_WRITE_LOST 8u    /* success, and nothing was written */
+#define TARN_SIM_WRITE_STRAYS 16u /* success, and it was written somewhere else on the drive */
+#define TARN_SIM_SYNC_FAILS 32u
+#define TARN_SIM_OPEN_FAILS 64u /* and other calls by name */
+#define TARN_SIM_FULL 128u      /* -ENOSPC for what needs space */
+#define TARN_SIM_READ_ONLY 256u /* -EROFS */
+#define TARN_SIM_SLOW 512u      /* the call takes seconds */
+#define TARN_SIM_GONE 1024u     /* everything fails, whatever the probability */
+typedef struct tarn_sim_fault {
+    unsigned faults;      /* TARN_SIM_… */
+    unsigned per_mille;   /* of the calls */
+    const char *path_has; /* only files whose path has this text, for reads, writes and syncs; NULL: all */
+} tarn_sim_fault;
+
+tarn_sim *tarn_sim_new(const tarn_sim_options *opt);
+void tarn_sim_free(tarn_sim *s);
+tarn_fs *tarn_sim_fs(tarn_sim *s);
+void tarn_sim_reseed(tarn_sim *s, uint64_t seed);
+void tarn_sim_set_fault(tarn_sim *s, size_t drive, const tarn_sim_fault *fault); /* NULL: healthy again */
+/* The power goes with the nth call from now that changes something (0: never): from then on every call fails. */
+void tarn_sim_cut_after(tarn_sim *s, uint64_t nth);
+void tarn_sim_cut_now(tarn_sim *s);
+bool tarn_sim_power_lost(const tarn_sim *s);
+/* The machine starts again: see above for what is left. Handles of before stay dead until they are closed. */
+void tarn_sim_power_on(tarn_sim *s);
+void tarn_sim_replace_drive(tarn_sim *s, size_t drive); /* by an empty one */
+void tarn_sim_unplug_drive(tarn_sim *s, size_t drive);  /* GONE, losing what was not synced */
+/* Flips bits in up to n sectors of the drive's files whose path has the text (NULL: any). How many it found. */
+size_t tarn_sim_damage(tarn_sim *s, size_t drive, const char *path_has, size_t n);
+/* Makes the nth call from now of these kinds fail once with this errno; nth 0: none. */
+#define TARN_SIM_CALL_OPEN 1u /* and other calls by name */
+#define TARN_SIM_CALL_READ 2u
+#define TARN_SIM_CALL_WRITE 4u /* and truncate, allocate, punch */
+#define TARN_SIM_CALL_SYNC 8u  /* and sync_dir */
+void tarn_sim_fail_nth(tarn_sim *s, unsigned kinds, uint64_t nth, int errno_value);
+uint64_t tarn_sim_calls(const tarn_sim *s, unsigned kinds); /* so far */
+uint64_t tarn_sim_hash(const tarn_sim *s);                  /* of all calls and their results: the same for the same run */
 
 #endif

@@ -2,7 +2,8 @@
 /*
  * The clock seam: the system's clocks, or one that a test moves by hand.
  *
- * States: real ⇄ fake. In `fake` both clocks stand still but for tarn_clock_advance, which moves them together.
+ * States: real ⇄ fake. In `fake` both clocks stand still but for tarn_clock_advance, which moves them together, and
+ * tarn_clock_step, by which the wall clock alone jumps.
  * Invariant 1: the fake monotonic clock starts at FAKE_MONO_START_NS and never goes back while fake.
  * Memory: static. Threads: any.
  */
@@ -51,4 +52,9 @@ void tarn_clock_fake(bool on, int64_t now_ms)
 void tarn_clock_advance(uint64_t ns)
 {
     atomic_fetch_add(&fake_moved_ns, ns);
+}
+
+void tarn_clock_step(int64_t ms)
+{
+    atomic_fetch_add(&fake_start_ms, ms);
 }

@@ -148,11 +148,55 @@ void tarn_op_submit(tarn_op *ops, size_t n)
         push_chain(loop, &chain);
 }
 
+static tarn_op *queue_take(tarn_op_queue *q, size_t i)
+{
+    tarn_op *before = q->head;
+    if (i == 0)
+        return tarn_op_queue_pop(q);
+    while (--i > 0)
+        before = before->next;
+    tarn_op *op = before->next;
+    before->next = op->next;
+    if (q->tail == op)
+        q->tail = before;
+    op->next = NULL;
+    return op;
+}
+
+/* A simulated file system that picks among the operations: those it leaves wait for the next turn, before newer ones. */
+static void run_picked(tarn_loop *loop, tarn_op_queue *q, tarn_fs *fs)
+{
+    size_t n = 0;
+    for (const tarn_op *op = q->head; op; op = op->next)
+        n++;
+    while (n > 0) {
+        size_t i = fs->pick(fs, q->head, n);
+        if (i >= n)
+            break;
+        tarn_op *op = queue_take(q, i);
+        tarn_op_complete(loop, op, tarn_op_execute(op));
+        n--;
+    }
+    if (n == 0)
+        return;
+    q->tail->next = loop->local_ops.head;
+    if (loop->local_ops.head)
+        q->tail = loop->local_ops.tail;
+    loop->local_ops = *q;
+}
+
 /* Only what was queued before this turn: an operation that is submitted from `done` waits for the next one. */
 void tarn_op_run_local(tarn_loop *loop)
 {
     tarn_op_queue q = loop->local_ops;
     loop->local_ops = (tarn_op_queue){NULL, NULL};
+    if (q.head) {
+        tarn_fs *fs = q.head->file ? q.head->file->fs : q.head->fs;
+        if (fs->pick) {
+            run_picked(loop, &q, fs);
+            return;
+        }
+    }
     for (tarn_op *op; (op = tarn_op_queue_pop(&q)) != NULL;)
         tarn_op_complete(loop, op, op->loop_private == &ran_already ? op->result : tarn_op_execute(op));
 }

@@ -144,6 +144,8 @@ tarn_err meta_mirror_start(meta_mirror *v)
 {
     tarn_err err = TARN_OK;
 
+    if (v->one_thread)
+        return TARN_OK;
     v->helpers = tarn_calloc(v->n, sizeof(*v->helpers));
     v->syncers = tarn_calloc(v->n, sizeof(*v->syncers));
     if (v->helpers == NULL || v->syncers == NULL)
@@ -256,7 +258,7 @@ int meta_mirror_run(meta_mirror *v, const meta_job *job)
         results[i] = (meta_job_result){0};
         if (!atomic_load(&v->copies[i].good))
             continue;
-        if (own < v->n && v->helpers == NULL) { /* at the start, while the copies are opened */
+        if (own < v->n && v->helpers == NULL) { /* at the start, while the copies are opened, or one_thread */
             results[own] = job_do(v->fs, &v->copies[own], job);
         } else if (own < v->n) {
             helper_give(&v->helpers[own], job);
@@ -283,15 +285,15 @@ int meta_mirror_run(meta_mirror *v, const meta_job *job)
 }
 
 /* ------------------------------------------------------------------ the database's sync in the background */
+static const meta_job sync_job = {.which = META_DB, .sync = true};
+
 void meta_mirror_sync_begin(meta_mirror *v)
 {
-    static const meta_job job = {.which = META_DB, .sync = true};
-
     TARN_ASSERT(!v->sync_pending);
     v->sync_pending = true;
-    for (size_t i = 0; i < v->n; i++) {
+    for (size_t i = 0; i < v->n && v->syncers != NULL; i++) { /* without them it is done when it is asked for */
         if (atomic_load(&v->copies[i].good))
-            helper_give(&v->syncers[i], &job);
+            helper_give(&v->syncers[i], &sync_job);
     }
 }
 
@@ -303,7 +305,11 @@ int meta_mirror_sync_end(meta_mirror *v)
         return 0;
     v->sync_pending = false;
     for (size_t i = 0; i < v->n; i++) {
-        meta_job_result r = helper_wait(&v->syncers[i]);
+        meta_job_result r = {0};
+        if (v->syncers != NULL)
+            r = helper_wait(&v->syncers[i]);
+        else if (atomic_load(&v->copies[i].good))
+            r = job_do(v->fs, &v->copies[i], &sync_job);
         if (r.error == 0)
             continue;
         failed = failed || atomic_load(&v->copies[i].good);
@@ -317,7 +323,7 @@ bool meta_mirror_sync_running(meta_mirror *v, int *result)
     *result = 0;
     if (!v->sync_pending)
         return false;
-    for (size_t i = 0; i < v->n; i++) {
+    for (size_t i = 0; i < v->n && v->syncers != NULL; i++) {
         if (helper_busy(&v->syncers[i]))
             return true;
     }

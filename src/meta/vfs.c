@@ -629,6 +629,7 @@ tarn_err meta_vfs_open(const tarn_meta_options *opt, meta_vfs **out, bool *fresh
     v->mirror.record_copies = (uint32_t)opt->dirs_n;
     v->mirror.on_drive_failed = opt->on_drive_failed;
     v->mirror.ctx = opt->ctx;
+    v->mirror.one_thread = opt->inline_committer;
     if (pthread_mutex_init(&v->lock_lock, NULL) != 0) {
         tarn_free(v);
         return err;
@@ -689,7 +690,7 @@ void meta_vfs_close(meta_vfs *v, bool clean)
         return;
     if (v->registered)
         (void)sqlite3_vfs_unregister(&v->vfs);
-    if (v->mirror.syncers != NULL && meta_mirror_sync_end(&v->mirror) != 0)
+    if (meta_mirror_sync_end(&v->mirror) != 0)
         clean = false;
     if (clean && !atomic_load(&v->mirror.quorum_lost))
         (void)meta_mirror_mark(&v->mirror, META_GEN_CLEAN, false); /* when it fails the next start looks closer */

@@ -95,6 +95,7 @@ typedef struct meta_mirror {
     meta_helper *helpers;    /* n, the first unused */
     meta_helper *syncers;    /* n: the syncs of the database in the background */
     bool sync_pending;       /* a background sync was begun and not yet collected */
+    bool one_thread;         /* no helpers: one copy after the other, on the writer's thread (simulation) */
     void (*on_drive_failed)(void *ctx, size_t dir_index, int errno_value);
     void *ctx;
 } meta_mirror;
