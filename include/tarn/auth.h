@@ -175,6 +175,19 @@ tarn_err tarn_token_issue(tarn_auth *a, tarn_str access_key, tarn_str secret_key
                           tarn_str *out);
 tarn_err tarn_token_verify(tarn_auth *a, tarn_str token, int64_t now_ms, tarn_identity *out);
 
+/* ------------------------------------------------------------------ the client's side */
+/* For commands that talk to a daemon: the three headers that sign a request without further headers of its own. */
+typedef struct tarn_sign_spec {
+    tarn_str access_key, secret_key, region; /* region "": us-east-1 */
+    tarn_str method, raw_path, raw_query, host;
+    tarn_str body;
+    int64_t now_ms;
+} tarn_sign_spec;
+typedef struct tarn_signed {
+    tarn_str amz_date, content_sha256, authorization; /* x-amz-date, x-amz-content-sha256, Authorization */
+} tarn_signed;
+tarn_err tarn_auth_sign(const tarn_sign_spec *s, tarn_arena *arena, tarn_signed *out);
+
 /* ------------------------------------------------------------------ policies */
 /*
  * AWS policy documents, 2012-10-17: Effect, Principal/NotPrincipal, Action/NotAction, Resource/NotResource, Condition with

@@ -50,6 +50,8 @@ typedef struct tarn_store_options {
     uint64_t inline_bytes_max;         /* 0: the measured default */
     uint64_t segment_object_bytes_max; /* up to this size data goes to segment files; 0: default */
     bool inline_committer;             /* see tarn_meta_options */
+    uint64_t scrub_interval_s;         /* between the starts of two scrubs; 0: only when asked for */
+    uint64_t scrub_bytes_per_s;        /* how fast a scrub reads at the most; 0: no limit */
 } tarn_store_options;
 /*
  * Formats blank drives of a new deployment, recognises the rest (identity: deployment, set, position), opens the metadata.
@@ -247,5 +249,41 @@ tarn_err tarn_part_attrs_unpack(tarn_str packed, tarn_checksum *out); /* of tarn
 uint64_t tarn_store_repairs_waiting(tarn_store *s);
 /* One pass over everything unreferenced; for tests and shutdowns. */
 tarn_err tarn_store_collect_garbage(tarn_store *s, int64_t older_than_ms);
+
+/*
+ * Long work over all versions, each kind at most once at a time, on the background loop: heal (what an operator asks for) and
+ * scrub (by the clock). Each checks every shard of every version and, unless it is a dry run, rebuilds what is missing or
+ * damaged. Progress is kept in the database: a run that a stop of the daemon interrupted goes on at the next start.
+ */
+typedef enum tarn_task { TARN_TASK_HEAL, TARN_TASK_SCRUB, TARN_TASK_COUNT } tarn_task;
+typedef enum tarn_task_state { TARN_TASK_IDLE, TARN_TASK_RUNNING, TARN_TASK_DONE, TARN_TASK_STOPPED, TARN_TASK_FAILED } tarn_task_state;
+typedef struct tarn_task_spec {
+    bool dry_run;
+    tarn_str bucket, prefix; /* bucket empty: everything */
+} tarn_task_spec;
+typedef struct tarn_task_counts {
+    uint64_t objects, bytes;       /* versions looked at, bytes of shards read */
+    uint64_t damaged;              /* versions with a shard that is missing or wrong */
+    uint64_t missing, corrupt;     /* shards: not there, and there but wrong */
+    uint64_t healed, healed_bytes; /* versions made whole, bytes of shards written */
+    uint64_t waiting;              /* versions that wait for a drive that is out */
+    uint64_t lost;                 /* versions that too few good shards are left of */
+} tarn_task_counts;
+typedef struct tarn_task_status {
+    tarn_task_state state;
+    bool dry_run;
+    char bucket[TARN_BUCKET_NAME_BYTES_MAX + 1];
+    char prefix[TARN_KEY_BYTES_MAX + 1];
+    char at_bucket[TARN_BUCKET_NAME_BYTES_MAX + 1]; /* where it is */
+    char at_key[TARN_KEY_BYTES_MAX + 1];
+    int64_t started_ms, ended_ms;
+    uint64_t busy_ms; /* without the time that the daemon was down */
+    tarn_task_counts counts;
+    tarn_err err; /* FAILED */
+} tarn_task_status;
+/* CONFLICT while it runs; NO_SUCH_BUCKET. */
+tarn_err tarn_task_start(tarn_store *s, tarn_task task, const tarn_task_spec *spec);
+void tarn_task_stop(tarn_store *s, tarn_task task); /* at its next step; the next start begins anew */
+void tarn_task_status_get(tarn_store *s, tarn_task task, tarn_task_status *out);
 
 #endif

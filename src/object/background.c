@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fibers that keep the store in order: repair, garbage, sweeper, filling of replaced drives.
+ * The fibers that keep the store in order: repair, garbage, sweeper, filling of replaced drives; heal and scrub (task.c).
  *
  * Each loops: work, then sleep in short steps, so that a stop is seen soon. They do nothing while too few drives take
  * writes: their transactions would fail one after the other.
  * Threads: all on the one loop that start was given.
  */
-#include "private.h"
+#include "upkeep.h"
 
 #define NAP_MS 200
 #define REPAIR_PERIOD_MS 1000
@@ -99,7 +99,8 @@ tarn_err tarn_store_start_background(tarn_store *s, tarn_loop *loop)
     static const struct {
         void (*fn)(void *arg);
         const char *name;
-    } fibers[] = {{repair_main, "repair"}, {garbage_main, "garbage"}, {sweep_main, "sweep"}, {fill_main, "fill"}};
+    } fibers[] = {{repair_main, "repair"}, {garbage_main, "garbage"}, {sweep_main, "sweep"},
+                  {fill_main, "fill"},     {obj_heal_main, "heal"},   {obj_scrub_main, "scrub"}};
     TARN_ASSERT(!s->background);
     s->background = tarn_calloc(1, sizeof *s->background);
     if (!s->background) {

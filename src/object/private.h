@@ -131,6 +131,7 @@ typedef struct obj_pins {
 typedef struct obj_ctx obj_ctx;
 typedef struct obj_seg obj_seg;
 typedef struct obj_background obj_background;
+struct obj_tasks;
 
 struct tarn_store {
     tarn_fs *fs;
@@ -153,6 +154,7 @@ struct tarn_store {
     tarn_link reasons;  /* texts that live until close */
     obj_pins pins[OBJ_PIN_SHARDS];
     obj_background *background;
+    struct obj_tasks *tasks; /* task.c */
     tarn_link repair_wishes; /* under lock */
     size_t repair_wishes_n;
 };

@@ -13,7 +13,7 @@
  *  2. A pin's count is above zero while it is in the table.
  * Threads: any; store->lock guards the ids and the lists, each shard of the pins has a lock of its own.
  */
-#include "private.h"
+#include "upkeep.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -297,7 +297,7 @@ static tarn_err open_steps(tarn_store *s, const tarn_store_options *opt, tarn_ar
     if (!err) {
         err = obj_drives_formatted(s);
     }
-    return err;
+    return err ? err : obj_tasks_new(s, opt);
 }
 
 tarn_err tarn_store_open(const tarn_store_options *opt, tarn_store **out, tarn_arena *arena, tarn_str *reason)
@@ -340,6 +340,7 @@ void tarn_store_close(tarn_store *s)
         tarn_free(TARN_CONTAINER_OF(l, obj_repair_wish, link));
     }
     tarn_free(s->background);
+    obj_tasks_free(s);
     if (s->meta) {
         tarn_meta_close(s->meta);
     }

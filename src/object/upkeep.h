@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files share that check, heal, scrub, list and rebuild: check.c (is a version whole?), walk.c (all versions from a
+ * place on), task.c (heal and scrub as long work with progress).
+ */
+#ifndef TARN_OBJECT_UPKEEP_H
+#define TARN_OBJECT_UPKEEP_H
+
+#include "private.h"
+
+/* ------------------------------------------------------------------ checking */
+typedef struct obj_check {
+    /* Called after each block (and each record's ends) with the bytes read; false ends the check with CANCELED. May park. */
+    bool (*step)(void *ctx, uint64_t bytes);
+    void *ctx;
+    /* out, added to */
+    uint64_t bytes;
+    uint64_t damaged_bytes; /* of the records that are missing or corrupt */
+    uint32_t blobs;
+    uint32_t missing;     /* shards that are not there, or that the row says were not written */
+    uint32_t corrupt;     /* shards with a block, header or trailer that is wrong */
+    uint32_t unreachable; /* shards on drives that are out */
+    uint32_t lost;        /* blobs of which too few good shards are left to rebuild the rest */
+    uint32_t unreadable;  /* blobs that too few drives are there for now */
+} obj_check;
+/* Reads every shard of a blob: header, blocks, trailer. Nothing is changed. */
+tarn_err obj_check_blob(tarn_store *s, const obj_blob *b, obj_check *c);
+/* All blobs of a version, pinned; inline bytes: are they there and as long as the row says? A version that is gone: NO_SUCH_VERSION. */
+tarn_err obj_check_version(tarn_store *s, const tarn_version_row *row, obj_check *c);
+/* The parts of an upload. */
+tarn_err obj_check_upload(tarn_store *s, uint64_t upload_id, obj_check *c);
+bool obj_check_clean(const obj_check *c); /* nothing missing, corrupt or lost (drives that are out don't count) */
+
+/* ------------------------------------------------------------------ walking */
+typedef struct obj_walk_pos {
+    char bucket[TARN_BUCKET_NAME_BYTES_MAX + 1];
+    size_t bucket_n; /* 0: at the beginning */
+    char key[TARN_KEY_BYTES_MAX + 1];
+    size_t key_n;
+    uint64_t seq; /* the version of key that was the last one; 0 with key_n == 0: the bucket's beginning */
+} obj_walk_pos;
+typedef struct obj_walk {
+    tarn_store *s;
+    tarn_str bucket, prefix; /* bucket empty: all of them */
+    obj_walk_pos pos;        /* in: where to go on; kept up to date before each call's end */
+    /* The row lives during the call, which may park. An error ends the walk. */
+    tarn_err (*fn)(void *ctx, const tarn_bucket_row *bucket, const tarn_version_row *row);
+    void *ctx;
+} obj_walk;
+tarn_err obj_walk_run(obj_walk *w);
+
+/* ------------------------------------------------------------------ tasks */
+typedef struct obj_tasks obj_tasks;
+tarn_err obj_tasks_new(tarn_store *s, const tarn_store_options *opt); /* s->tasks */
+void obj_tasks_free(tarn_store *s);
+void obj_heal_main(void *arg); /* the fibers: arg is the store */
+void obj_scrub_main(void *arg);
+
+#endif

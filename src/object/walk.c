@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A walk over versions that can be told where to begin, for work that is interrupted and goes on later: bucket by bucket in
+ * the order of names, key by key, newest version first, page by page, so that no read is held while the walker waits.
+ *
+ * Invariant: pos names the last version that fn has been called for; a walk from there on calls fn for what comes behind it.
+ * Memory: a page's rows lie in an arena that is reset with the next page. Threads: any; fn may park.
+ */
+#include "upkeep.h"
+
+#include <string.h>
+
+#define WALK_PAGE 128
+#define WALK_ARENA_BYTES_MAX (64u << 20)
+
+typedef struct page {
+    tarn_arena *arena;
+    tarn_version_row rows[WALK_PAGE];
+    size_t n;
+    tarn_err err;
+} page;
+
+static bool copy(tarn_arena *a, tarn_str *s)
+{
+    if (s->n > 0) {
+        *s = tarn_arena_str(a, *s);
+    }
+    return s->n == 0 || s->p;
+}
+
+static bool take_version(void *ctx, const tarn_version_row *row)
+{
+    page *p = ctx;
+    tarn_version_row *r = &p->rows[p->n];
+    *r = *row;
+    if (!copy(p->arena, &r->key) || !copy(p->arena, &r->etag) || !copy(p->arena, &r->layout) || !copy(p->arena, &r->attrs) ||
+        !copy(p->arena, &r->tags)) {
+        p->err = p->n == 0 ? TARN_E_NO_MEMORY : TARN_OK; /* a page may be cut short, but not to nothing */
+        return false;
+    }
+    p->n++;
+    return p->n < WALK_PAGE;
+}
+
+static bool no_prefix(void *ctx, tarn_str prefix)
+{
+    (void)ctx;
+    (void)prefix;
+    return true;
+}
+
+static tarn_err read_page(const obj_walk *w, uint64_t bucket_id, page *p)
+{
+    tarn_list_query q = {.bucket_id = bucket_id,
+                         .prefix = w->prefix,
+                         .after = {w->pos.key, w->pos.key_n},
+                         .after_seq = w->pos.seq,
+                         .versions = true,
+                         .columns_all = true};
+    tarn_list_sink sink = {take_version, no_prefix, p};
+    tarn_arena_reset(p->arena);
+    p->n = 0;
+    p->err = TARN_OK;
+    tarn_err err = tarn_meta_list(w->s->meta, &q, &sink);
+    return err ? err : p->err;
+}
+
+static tarn_err walk_bucket(obj_walk *w, const tarn_bucket_row *bucket, page *p)
+{
+    do {
+        tarn_err err = read_page(w, bucket->id, p);
+        for (size_t i = 0; !err && i < p->n; i++) {
+            const tarn_version_row *row = &p->rows[i];
+            err = w->fn(w->ctx, bucket, row);
+            if (!err) {
+                memcpy(w->pos.key, row->key.p, row->key.n);
+                w->pos.key_n = row->key.n;
+                w->pos.seq = row->seq;
+            }
+        }
+        if (err) {
+            return err;
+        }
+        if (tarn_fiber_current()) {
+            tarn_fiber_yield();
+        }
+    } while (p->n > 0);
+    return TARN_OK;
+}
+
+typedef struct next_bucket {
+    tarn_arena *arena;
+    tarn_bucket_row row;
+    bool found, failed;
+} next_bucket;
+
+static bool take_bucket(void *ctx, const tarn_bucket_row *row)
+{
+    next_bucket *b = ctx;
+    b->row = *row;
+    b->found = true;
+    b->failed = !copy(b->arena, &b->row.name) || !copy(b->arena, &b->row.owner) || !copy(b->arena, &b->row.warehouse_uuid) ||
+                !copy(b->arena, &b->row.warehouse_properties);
+    return false;
+}
+
+/* The bucket that pos is in, or the first one behind it. */
+static tarn_err find_bucket(obj_walk *w, tarn_arena *a, next_bucket *out)
+{
+    tarn_str at = {w->pos.bucket, w->pos.bucket_n};
+    *out = (next_bucket){.arena = a};
+    if (w->bucket.n > 0) {
+        out->found = w->pos.bucket_n == 0 || tarn_str_eq(at, w->bucket);
+        return out->found ? tarn_meta_bucket_get(w->s->meta, NULL, w->bucket, a, &out->row) : TARN_OK;
+    }
+    tarn_err err = at.n > 0 ? tarn_meta_bucket_get(w->s->meta, NULL, at, a, &out->row) : TARN_E_NO_SUCH_BUCKET;
+    out->found = err == TARN_OK;
+    if (err == TARN_E_NO_SUCH_BUCKET) {
+        w->pos.key_n = 0;
+        w->pos.seq = 0;
+        err = tarn_meta_bucket_list(w->s->meta, NULL, at, TARN_STR(""), false, take_bucket, out);
+    }
+    return err ? err : out->failed ? TARN_E_NO_MEMORY : TARN_OK;
+}
+
+/* The first bucket behind the one that is done. */
+static tarn_err leave_bucket(obj_walk *w, tarn_arena *a, next_bucket *out)
+{
+    tarn_str at = {w->pos.bucket, w->pos.bucket_n};
+    *out = (next_bucket){.arena = a};
+    w->pos.key_n = 0;
+    w->pos.seq = 0;
+    if (w->bucket.n > 0) {
+        return TARN_OK;
+    }
+    tarn_err err = tarn_meta_bucket_list(w->s->meta, NULL, at, TARN_STR(""), false, take_bucket, out);
+    return err ? err : out->failed ? TARN_E_NO_MEMORY : TARN_OK;
+}
+
+tarn_err obj_walk_run(obj_walk *w)
+{
+    next_bucket b;
+    page *p = tarn_calloc(1, sizeof *p);
+    tarn_arena *a = tarn_arena_new(4 * TARN_BUCKET_CONFIG_BYTES_MAX);
+    tarn_err err = TARN_E_NO_MEMORY;
+    if (p && a && (p->arena = tarn_arena_new(WALK_ARENA_BYTES_MAX)) != NULL) {
+        err = find_bucket(w, a, &b);
+    }
+    while (!err && b.found) {
+        TARN_ASSERT(b.row.name.n <= TARN_BUCKET_NAME_BYTES_MAX);
+        memcpy(w->pos.bucket, b.row.name.p, b.row.name.n);
+        w->pos.bucket_n = b.row.name.n;
+        err = walk_bucket(w, &b.row, p);
+        if (!err) {
+            tarn_arena_reset(a);
+            err = leave_bucket(w, a, &b);
+        }
+    }
+    if (p) {
+        tarn_arena_free(p->arena);
+    }
+    tarn_arena_free(a);
+    tarn_free(p);
+    return err;
+}
