@@ -173,8 +173,8 @@ static void no_parity(void **state)
 /* Bit i of `lost`: shard i is gone. Bit i of `wanted`: it is asked for. */
 static void lose_and_rebuild(const tarn_ec *ec, unsigned k, unsigned m, size_t n, unsigned lost, unsigned wanted)
 {
-    bool have[TARN_EC_SHARDS_MAX];
-    bool want[TARN_EC_SHARDS_MAX];
+    bool have[TARN_EC_SHARDS_MAX] = {false};
+    bool want[TARN_EC_SHARDS_MAX] = {false};
     for (unsigned i = 0; i < k + m; i++) {
         have[i] = (lost >> i & 1) == 0;
         want[i] = (wanted >> i & 1) != 0;
