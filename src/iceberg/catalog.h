@@ -31,6 +31,9 @@
 #define ICE_POINTER_BYTES_MAX 4096 /* a metadata location */
 #define ICE_PURGE_WAIT_MS 15000    /* deleting a warehouse waits for its purges */
 #define ICE_PURGES_MAX 1024        /* at once */
+#define ICE_CONTENTION_SLOTS 4096  /* power of two */
+#define ICE_CONTENTION_MS 2000     /* a table that was fought for stays with its worker for so long */
+#define ICE_RESERVE_WAIT_MS 1000   /* commits wait for a transaction in need at most so long */
 #define ICE_NS_SEPARATOR '\x1f'
 #define ICE_PREFIX "/_iceberg"
 
@@ -54,6 +57,9 @@ struct tarn_iceberg {
     size_t workers_n;
     ice_purge_count purges[ICE_PURGES_MAX];
     size_t purges_n;
+    /* by hash of a table's name, any thread, relaxed: a collision costs a detour and nothing else */
+    uint64_t contended_ms[ICE_CONTENTION_SLOTS]; /* when workers last fought for it */
+    uint32_t reserved[ICE_CONTENTION_SLOTS];     /* transactions that keep losing: commits hold back */
 };
 
 /* ------------------------------------------------------------------ the request in hand */
@@ -135,7 +141,7 @@ void ice_page_token(tarn_sb *b, char kind, tarn_str scope, tarn_str last);
 
 /* ------------------------------------------------------------------ states of tables and views (state.c, worker.c) */
 typedef struct ice_state {
-    unsigned refs; /* of this worker's fibers and cache */
+    unsigned refs; /* atomic: an answer may be sent by another worker than the one that made the state */
     uint64_t entity_id, version;
     tarn_entity_kind kind;
     tarn_str pointer; /* own memory */
@@ -174,10 +180,20 @@ typedef struct ice_lane {
 } ice_lane;
 ice_worker *ice_worker_here(tarn_iceberg *ice); /* NULL when out of memory or places */
 void ice_worker_free(ice_worker *w);
-ice_state *ice_cache_get(ice_worker *w, uint64_t entity_id, uint64_t version);           /* a reference, or NULL */
-void ice_cache_put(ice_worker *w, ice_state *s);                                         /* takes a reference of its own */
-ice_lane *ice_lane_enter(ice_worker *w, uint64_t bucket_id, tarn_str ns, tarn_str name); /* NULL: out of memory */
+ice_state *ice_cache_get(ice_worker *w, uint64_t entity_id, uint64_t version); /* a reference, or NULL */
+void ice_cache_put(ice_worker *w, ice_state *s);                               /* takes a reference of its own */
+uint64_t ice_lane_key(uint64_t bucket_id, tarn_str ns, tarn_str name);
+ice_lane *ice_lane_enter(ice_worker *w, uint64_t key); /* NULL: out of memory */
 void ice_lane_leave(ice_worker *w, ice_lane *l);
+tarn_loop *ice_worker_loop(const ice_worker *w); /* NULL: made outside of a loop */
+/* contention.c: which worker a table belongs to while workers fight for it. NULL: this one, or there is no other. */
+ice_worker *ice_owner(tarn_iceberg *ice, const ice_worker *here, uint64_t key);
+bool ice_contended(const tarn_iceberg *ice, uint64_t key);
+void ice_contended_mark(tarn_iceberg *ice, uint64_t key);
+void ice_reserve(tarn_iceberg *ice, uint64_t key, bool on);
+void ice_hold_back(const tarn_iceberg *ice, uint64_t key); /* parks while a transaction needs the table, not for long */
+/* Runs fn(arg) on a fiber of the other worker and parks until it has ended; false: not possible, nothing has run. */
+bool ice_run_at(ice_worker *w, void (*fn)(void *arg), void *arg);
 
 /* ------------------------------------------------------------------ common steps */
 tarn_str ice_warehouse_root(ice_req *q); /* "s3://bucket/" */

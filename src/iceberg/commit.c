@@ -14,7 +14,8 @@
  * Invariants: (1) the transaction compares the pointer, not only the version: a state that never came into being can't be
  * built upon by accident; (2) a verdict (an answer, a failed requirement) that rests upon a state on its way is given only
  * when that state's fate is known; (3) the lane's lock is held from choosing the base until the commit is queued, so the
- * order of the queue is the order of the tips; (4) after the transaction nothing turns the answer into an error.
+ * order of the queue is the order of the tips; a tip that failed while the next was being built upon it makes the lane's
+ * generation move, and what was built is thrown away unqueued; (4) after the transaction nothing turns the answer into an error.
  */
 #include <string.h>
 
@@ -115,7 +116,9 @@ tarn_err ice_commit_base(ice_commit *c)
 
 static tarn_err choose_base(ice_commit *c, ice_lane *l)
 {
-    if (tip_fits(c, l)) {
+    c->generation = l->generation;
+    c->on_tip = tip_fits(c, l);
+    if (c->on_tip) {
         c->row = l->row;
         c->base = ice_state_ref(l->tip);
         return row_to_arena(c->q->a, &c->row) ? TARN_OK : TARN_E_NO_MEMORY;
@@ -220,7 +223,6 @@ static tarn_err verdict(ice_commit *c, tarn_err err, bool *again)
 
 static tarn_err queue_commit(ice_commit *c, ice_worker *w, ice_lane *l, bool *again)
 {
-    uint64_t generation = l->generation;
     c->made->pending = true;
     bool tipped = set_tip(l, c->made, c->next);
     if (!tipped)
@@ -239,7 +241,7 @@ static tarn_err queue_commit(ice_commit *c, ice_worker *w, ice_lane *l, bool *ag
             clear_tip(l);
         return TARN_OK;
     }
-    if (l->generation == generation) { /* everything that was built upon this one fails with it */
+    if (l->generation == c->generation) { /* everything that was built upon this one fails with it */
         l->generation++;
         clear_tip(l);
     }
@@ -249,6 +251,19 @@ static tarn_err queue_commit(ice_commit *c, ice_worker *w, ice_lane *l, bool *ag
     return *again ? TARN_OK : ice_commit_outcome(c->q, err, c->fn_ok);
 }
 
+/* What was built is not to be committed: the client has gone, or the tip it stands upon has turned out void meanwhile. */
+static tarn_err unfit(ice_commit *c, const ice_lane *l, bool *again)
+{
+    *again = c->on_tip && l->generation != c->generation;
+    if (!*again && (c->away || !tarn_req_client_gone(c->q->http)))
+        return TARN_OK;
+    tarn_put_done(c->put, false);
+    c->put = NULL;
+    ice_state_unref(c->made);
+    c->made = NULL;
+    return *again ? TARN_OK : TARN_E_CLOSED;
+}
+
 static tarn_err one_try(ice_commit *c, ice_worker *w, ice_lane *l, bool *again)
 {
     *again = false;
@@ -256,35 +271,79 @@ static tarn_err one_try(ice_commit *c, ice_worker *w, ice_lane *l, bool *again)
     tarn_err err = choose_base(c, l);
     if (err == TARN_OK)
         err = ice_commit_build(c);
-    if (err == TARN_OK && c->made && tarn_req_client_gone(c->q->http)) {
-        tarn_put_done(c->put, false);
-        ice_state_unref(c->made);
-        c->made = NULL;
-        err = TARN_E_CLOSED;
-    }
+    if (err == TARN_OK && c->made)
+        err = unfit(c, l, again);
     if (err == TARN_OK && c->made)
         return queue_commit(c, w, l, again);
     tarn_fiber_lock_release(&l->lock);
+    if (*again) {
+        drop_base(c);
+        return TARN_OK;
+    }
     return verdict(c, err, again);
+}
+
+/* All tries on this worker; `give_up`: the first lost race ends them (*lost), as another worker has the table. */
+static tarn_err run_here(ice_commit *c, bool give_up, bool *lost)
+{
+    ice_worker *w = ice_worker_here(c->q->ice);
+    ice_lane *l = w ? ice_lane_enter(w, c->key) : NULL;
+    tarn_err err = TARN_OK;
+    bool again = true;
+    *lost = false;
+    if (!l)
+        return TARN_E_NO_MEMORY;
+    for (unsigned tries = 0; again && err == TARN_OK && !*lost && tries < ICE_COMMIT_TRIES_MAX; tries++) {
+        ice_hold_back(c->q->ice, c->key);
+        err = one_try(c, w, l, &again);
+        if (again) {
+            tarn_metric_add(TARN_M_ICEBERG_RETRIES, 1);
+            ice_contended_mark(c->q->ice, c->key);
+            *lost = give_up;
+        }
+    }
+    ice_lane_leave(w, l);
+    if (err == TARN_OK && again && !*lost)
+        err = ice_fail(&c->q->e, TARN_E_ICE_COMMIT_FAILED, "409 Conflict: %.*s was changed by others %d times while this commit was tried",
+                       TARN_STR_ARG(ice_show(c->q, c->ns, c->name)), ICE_COMMIT_TRIES_MAX);
+    return err;
+}
+
+typedef struct away {
+    ice_commit *c;
+    tarn_err err;
+} away;
+
+static void run_away(void *arg)
+{
+    away *a = arg;
+    bool lost = false;
+    a->c->away = true;
+    a->err = run_here(a->c, false, &lost);
+}
+
+static tarn_err run_at_owner(ice_commit *c, ice_worker *owner)
+{
+    away a = {.c = c};
+    bool lost = false;
+    if (ice_run_at(owner, run_away, &a))
+        return a.err;
+    return run_here(c, false, &lost);
 }
 
 tarn_err ice_commit_run(ice_commit *c)
 {
-    ice_worker *w = ice_worker_here(c->q->ice);
-    ice_lane *l = w ? ice_lane_enter(w, c->q->wh.id, c->ns, c->name) : NULL;
-    tarn_err err = TARN_OK;
-    bool again = true;
-    if (!l)
-        return TARN_E_NO_MEMORY;
-    for (unsigned tries = 0; again && err == TARN_OK && tries < ICE_COMMIT_TRIES_MAX; tries++) {
-        if (tries > 0)
-            tarn_metric_add(TARN_M_ICEBERG_RETRIES, 1);
-        err = one_try(c, w, l, &again);
-    }
-    ice_lane_leave(w, l);
-    if (err == TARN_OK && again)
-        err = ice_fail(&c->q->e, TARN_E_ICE_COMMIT_FAILED, "409 Conflict: %.*s was changed by others %d times while this commit was tried",
-                       TARN_STR_ARG(ice_show(c->q, c->ns, c->name)), ICE_COMMIT_TRIES_MAX);
+    tarn_iceberg *ice = c->q->ice;
+    bool lost = false;
+    tarn_err err;
+    c->key = ice_lane_key(c->q->wh.id, c->ns, c->name);
+    ice_worker *owner = ice_owner(ice, ice_worker_here(ice), c->key);
+    if (owner && ice_contended(ice, c->key))
+        err = run_at_owner(c, owner);
+    else
+        err = run_here(c, owner != NULL, &lost);
+    if (err == TARN_OK && lost)
+        err = run_at_owner(c, owner);
     if (err == TARN_E_ICE_NO_TABLE && !ice_has_assert_create(c->requirements))
         err = ice_no_such(c->q, c->kind, c->ns, c->name);
     if (err == TARN_OK)

@@ -13,7 +13,11 @@ typedef struct ice_commit {
     tarn_str ns, name;
     json_t *requirements, *updates; /* borrowed; requirements may be NULL */
     const char *codec_property;
+    uint64_t key; /* of its lane */
+    bool away;    /* runs on another worker than its request: the connection is not to be touched */
     /* of the try in hand */
+    uint64_t generation;  /* of the lane when the base was chosen */
+    bool on_tip;          /* the base was on its way then */
     ice_state *base;      /* a reference */
     tarn_entity_row row;  /* what the base is */
     tarn_entity_row next; /* what it shall become */

@@ -15,8 +15,11 @@ typedef struct change {
     bool create;
 } change;
 
+#define LOSSES_BEFORE_RESERVING 2
+
 typedef struct batch {
     ice_req *q;
+    bool reserved;
     change *changes;
     size_t n;
     size_t failed; /* the change whose step failed in the transaction */
@@ -190,6 +193,14 @@ static tarn_err one_try(batch *b, bool *again)
     return err;
 }
 
+/* Commits to the batch's tables hold back while it is on. */
+static void reserve(batch *b, bool on)
+{
+    for (size_t i = 0; b->reserved != on && i < b->n; i++)
+        ice_reserve(b->q->ice, ice_lane_key(b->q->wh.id, b->changes[i].c.ns, b->changes[i].c.name), on);
+    b->reserved = on;
+}
+
 static void keep_states(batch *b)
 {
     ice_worker *w = ice_worker_here(b->q->ice);
@@ -207,8 +218,11 @@ tarn_err ice_h_transaction(ice_req *q)
     for (unsigned tries = 0; err == TARN_OK && again && tries < ICE_COMMIT_TRIES_MAX; tries++) {
         if (tries > 0)
             tarn_metric_add(TARN_M_ICEBERG_RETRIES, 1);
+        if (tries == LOSSES_BEFORE_RESERVING)
+            reserve(&b, true);
         err = one_try(&b, &again);
         if (err == TARN_OK && !again) {
+            reserve(&b, false);
             keep_states(&b);
             tarn_metric_add(TARN_M_ICEBERG_COMMITS, (int64_t)b.n);
             err = ice_send_empty(q, 204);
@@ -220,6 +234,7 @@ tarn_err ice_h_transaction(ice_req *q)
         }
         release(&b, false);
     }
+    reserve(&b, false);
     if (err == TARN_OK)
         err = ice_fail(&q->e, TARN_E_ICE_COMMIT_FAILED, "409 Conflict: a table of the transaction was changed by others %d times",
                        ICE_COMMIT_TRIES_MAX);

@@ -22,6 +22,7 @@
 #define TREE_BYTES_PER_TEXT_BYTE 8 /* a parsed tree is about this much larger than its text (measured) */
 
 struct ice_worker {
+    tarn_loop *loop;
     uint64_t bytes, bytes_max;
     tarn_link lru; /* least recent first */
     ice_state *states[CACHE_CHAINS];
@@ -40,11 +41,14 @@ static ice_worker *new_worker(tarn_iceberg *ice)
     if (!w)
         return NULL;
     w->bytes_max = ice->cache_bytes_max;
+    w->loop = tarn_loop_current();
     tarn_list_init(&w->lru);
     pthread_mutex_lock(&ice->lock);
     bool room = ice->workers_n < ICE_WORKERS_MAX;
-    if (room)
-        ice->workers[ice->workers_n++] = w;
+    if (room) {
+        ice->workers[ice->workers_n] = w;
+        __atomic_store_n(&ice->workers_n, ice->workers_n + 1, __ATOMIC_RELEASE); /* read without the lock by ice_owner */
+    }
     pthread_mutex_unlock(&ice->lock);
     if (!room) {
         tarn_free(w);
@@ -63,6 +67,11 @@ ice_worker *ice_worker_here(tarn_iceberg *ice)
         here.worker = w;
     }
     return here.worker;
+}
+
+tarn_loop *ice_worker_loop(const ice_worker *w)
+{
+    return w->loop;
 }
 
 /* ------------------------------------------------------------------ states */
@@ -93,13 +102,13 @@ ice_state *ice_state_new(const tarn_entity_row *row, json_t *metadata, tarn_str 
 
 ice_state *ice_state_ref(ice_state *s)
 {
-    s->refs++;
+    __atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
     return s;
 }
 
 void ice_state_unref(ice_state *s)
 {
-    if (!s || --s->refs > 0)
+    if (!s || __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     json_decref(s->metadata);
     tarn_free((void *)(uintptr_t)s->pointer.p);
@@ -167,7 +176,7 @@ void ice_cache_put(ice_worker *w, ice_state *s)
 }
 
 /* ------------------------------------------------------------------ lanes */
-static uint64_t lane_key(uint64_t bucket_id, tarn_str ns, tarn_str name)
+uint64_t ice_lane_key(uint64_t bucket_id, tarn_str ns, tarn_str name)
 {
     uint64_t h = 14695981039346656037ull ^ bucket_id;
     for (size_t i = 0; i < ns.n; i++)
@@ -186,9 +195,8 @@ static ice_lane **lane_at(ice_worker *w, uint64_t key)
     return at;
 }
 
-ice_lane *ice_lane_enter(ice_worker *w, uint64_t bucket_id, tarn_str ns, tarn_str name)
+ice_lane *ice_lane_enter(ice_worker *w, uint64_t key)
 {
-    uint64_t key = lane_key(bucket_id, ns, name);
     ice_lane **at = lane_at(w, key);
     if (!*at) {
         ice_lane *l = tarn_calloc(1, sizeof *l);

@@ -107,8 +107,10 @@ static void lanes_are_there_while_used(void **state)
 {
     (void)state;
     ice_worker *w = ice_worker_here(&ice);
-    ice_lane *a = ice_lane_enter(w, 1, TARN_STR("n"), TARN_STR("t")), *b = ice_lane_enter(w, 1, TARN_STR("n"), TARN_STR("t"));
-    ice_lane *c = ice_lane_enter(w, 1, TARN_STR("nt"), TARN_STR("")), *d = ice_lane_enter(w, 2, TARN_STR("n"), TARN_STR("t"));
+    ice_lane *a = ice_lane_enter(w, ice_lane_key(1, TARN_STR("n"), TARN_STR("t"))),
+             *b = ice_lane_enter(w, ice_lane_key(1, TARN_STR("n"), TARN_STR("t")));
+    ice_lane *c = ice_lane_enter(w, ice_lane_key(1, TARN_STR("nt"), TARN_STR(""))),
+             *d = ice_lane_enter(w, ice_lane_key(2, TARN_STR("n"), TARN_STR("t")));
     assert_ptr_equal(a, b);
     assert_ptr_not_equal(a, c);
     assert_ptr_not_equal(a, d);
