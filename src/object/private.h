@@ -354,6 +354,8 @@ void obj_offload(tarn_store *s, void (*fn)(void *arg), void *arg);
  */
 tarn_err obj_scan_versions(tarn_store *s, obj_stop_fn stop, tarn_err (*fn)(void *ctx, const tarn_version_row *row), void *ctx);
 tarn_err obj_scan_buckets(tarn_store *s, tarn_err (*fn)(void *ctx, uint64_t bucket_id), void *ctx);
+/* The ids of all uploads that are not complete. */
+tarn_err obj_scan_uploads(tarn_store *s, tarn_err (*fn)(void *ctx, uint64_t upload_id), void *ctx);
 /* The same for the rows of the part table under a data id. */
 tarn_err obj_scan_parts(tarn_store *s, uint64_t data_id, tarn_err (*fn)(void *ctx, const tarn_part_row *row), void *ctx);
 tarn_err obj_version_by_seq(tarn_store *s, uint64_t bucket_id, tarn_str key, uint64_t seq, tarn_arena *a, tarn_version_row *out);
@@ -361,6 +363,7 @@ tarn_err obj_version_by_seq(tarn_store *s, uint64_t bucket_id, tarn_str key, uin
 void obj_repair_ask(tarn_store *s, uint64_t bucket_id, tarn_str key, uint64_t seq);
 /* Verifies every shard of the version and rewrites what is missing or damaged. *open: shards that could not be written. */
 tarn_err obj_repair_version(tarn_store *s, const tarn_version_row *row, unsigned *open);
+tarn_err obj_repair_upload(tarn_store *s, uint64_t upload_id, unsigned *open);
 tarn_err obj_repair_pass(tarn_store *s, obj_stop_fn stop);
 tarn_err obj_fill_pass(tarn_store *s, obj_stop_fn stop);
 tarn_err obj_garbage_pass(tarn_store *s, int64_t age_ms, obj_stop_fn stop);

@@ -374,8 +374,36 @@ tarn_err obj_repair_version(tarn_store *s, const tarn_version_row *row, unsigned
     if (err) {
         return err;
     }
+    /* Now that it is pinned: is it still there? */
+    tarn_version_row now;
+    tarn_arena *a = tarn_arena_new(REPAIR_ARENA_BYTES_MAX);
+    err = a ? tarn_meta_version_get(s->meta, NULL, row->bucket_id, row->key, row->null_version, row->seq, row->nonce, a, &now)
+            : TARN_E_NO_MEMORY;
+    tarn_arena_free(a);
+    if (!err && now.seq != row->seq) {
+        err = TARN_E_NO_SUCH_VERSION; /* another null version */
+    }
+    if (err) {
+        obj_pin_drop(s, row->data_id);
+        return err;
+    }
     err = row->parts_n > 0 ? obj_scan_parts(s, row->data_id, heal_part, &v) : heal_layout(&v, row->layout, 0);
     obj_pin_drop(s, row->data_id);
+    *open = v.open;
+    return err ? err : v.worst;
+}
+
+/* The parts of an upload that is not complete: they are no version's yet. */
+tarn_err obj_repair_upload(tarn_store *s, uint64_t upload_id, unsigned *open)
+{
+    tarn_version_row row = {.data_id = upload_id, .mtime_ms = tarn_now_ms()};
+    version_heal v = {.s = s, .row = &row};
+    tarn_err err = obj_pin_add(s, upload_id);
+    *open = 0;
+    if (!err) {
+        err = obj_scan_parts(s, upload_id, heal_part, &v);
+        obj_pin_drop(s, upload_id);
+    }
     *open = v.open;
     return err ? err : v.worst;
 }
@@ -488,15 +516,48 @@ uint64_t tarn_store_repairs_waiting(tarn_store *s)
 }
 
 /* ------------------------------------------------------------------ filling a drive that replaced another one */
+typedef struct fill {
+    tarn_store *s;
+    tarn_err worst; /* something could not be read now: the drive is not full yet */
+} fill;
+
+/* What is broken for good, or gone meanwhile, must not hold up the rest; what can't be read now neither, but is remembered. */
+static tarn_err fill_result(fill *f, tarn_err err)
+{
+    switch (err) {
+    case TARN_E_QUORUM_READ:
+        f->worst = err;
+        return TARN_OK;
+    case TARN_E_CORRUPT:
+    case TARN_E_FORMAT:
+    case TARN_E_CONFLICT:
+    case TARN_E_NO_SUCH_VERSION:
+    case TARN_E_INVALID_PART:
+        return TARN_OK;
+    default:
+        return err;
+    }
+}
+
 static tarn_err fill_version(void *ctx, const tarn_version_row *row)
 {
-    tarn_store *s = ctx;
+    fill *f = ctx;
     unsigned open = 0;
-    tarn_err err = obj_repair_version(s, row, &open);
-    if (err == TARN_E_CORRUPT || err == TARN_E_FORMAT || err == TARN_E_CONFLICT) {
-        return TARN_OK; /* said in the log; the others must not wait for it */
+    return fill_result(f, obj_repair_version(f->s, row, &open));
+}
+
+/* The parts of an upload that is not complete: they are no version's yet. */
+static tarn_err fill_upload(void *ctx, uint64_t upload_id)
+{
+    fill *f = ctx;
+    tarn_version_row row = {.data_id = upload_id, .mtime_ms = tarn_now_ms()};
+    version_heal v = {.s = f->s, .row = &row};
+    tarn_err err = obj_pin_add(f->s, upload_id);
+    if (!err) {
+        err = obj_scan_parts(f->s, upload_id, heal_part, &v);
+        obj_pin_drop(f->s, upload_id);
     }
-    return err;
+    return fill_result(f, err ? err : v.worst);
 }
 
 tarn_err obj_fill_pass(tarn_store *s, obj_stop_fn stop)
@@ -508,7 +569,13 @@ tarn_err obj_fill_pass(tarn_store *s, obj_stop_fn stop)
     if (!any) {
         return TARN_OK;
     }
-    tarn_err err = obj_scan_versions(s, stop, fill_version, s);
+    fill f = {.s = s};
+    /* Uploads first: one that is completed meanwhile has been seen, or is a version when those are walked. */
+    tarn_err err = obj_scan_uploads(s, fill_upload, &f);
+    if (!err) {
+        err = obj_scan_versions(s, stop, fill_version, &f);
+    }
+    err = err ? err : f.worst;
     for (size_t i = 0; !err && i < s->drives_n; i++) {
         if (s->drives[i].filling && obj_drive_writable(&s->drives[i])) {
             err = obj_drive_filled(s, &s->drives[i]);

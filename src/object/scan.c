@@ -8,6 +8,8 @@
  */
 #include "private.h"
 
+#include <string.h>
+
 #define PAGE_ROWS 128
 #define PAGE_ARENA_BYTES_MAX (64u << 20)
 #define BUCKETS_PAGE 64
@@ -159,6 +161,63 @@ tarn_err obj_scan_versions(tarn_store *s, obj_stop_fn stop, tarn_err (*fn)(void 
         tarn_arena_free(page->arena);
     }
     tarn_free(page);
+    return err;
+}
+
+/* ------------------------------------------------------------------ uploads */
+#define UPLOADS_PAGE 256
+typedef struct upload_page {
+    tarn_store *s;
+    tarn_err (*fn)(void *ctx, uint64_t upload_id);
+    void *ctx;
+    uint64_t ids[UPLOADS_PAGE];
+    size_t n;
+    char key[TARN_KEY_BYTES_MAX];
+    size_t key_n;
+    uint64_t last_id;
+} upload_page;
+
+static bool take_upload(void *ctx, const tarn_upload_row *row)
+{
+    upload_page *p = ctx;
+    TARN_ASSERT(row->key.n <= sizeof p->key);
+    p->ids[p->n++] = row->upload_id;
+    memcpy(p->key, row->key.p, row->key.n);
+    p->key_n = row->key.n;
+    p->last_id = row->upload_id;
+    return p->n < UPLOADS_PAGE;
+}
+
+static tarn_err scan_uploads_of(void *ctx, uint64_t bucket_id)
+{
+    upload_page *p = ctx;
+    tarn_err err = TARN_OK;
+    p->key_n = 0;
+    p->last_id = 0;
+    do {
+        char after[TARN_KEY_BYTES_MAX];
+        size_t after_n = p->key_n;
+        memcpy(after, p->key, after_n);
+        p->n = 0;
+        err = tarn_meta_upload_list(p->s->meta, bucket_id, TARN_STR(""), (tarn_str){after, after_n}, p->last_id, take_upload, p);
+        for (size_t i = 0; !err && i < p->n; i++) {
+            err = p->fn(p->ctx, p->ids[i]);
+        }
+    } while (!err && p->n == UPLOADS_PAGE);
+    return err;
+}
+
+tarn_err obj_scan_uploads(tarn_store *s, tarn_err (*fn)(void *ctx, uint64_t upload_id), void *ctx)
+{
+    upload_page *p = tarn_calloc(1, sizeof *p);
+    if (!p) {
+        return TARN_E_NO_MEMORY;
+    }
+    p->s = s;
+    p->fn = fn;
+    p->ctx = ctx;
+    tarn_err err = obj_scan_buckets(s, scan_uploads_of, p);
+    tarn_free(p);
     return err;
 }
 

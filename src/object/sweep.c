@@ -134,43 +134,15 @@ static tarn_err mark_version(void *ctx, const tarn_version_row *row)
 typedef struct id_page {
     uint64_t ids[IDS_PER_PAGE];
     size_t n;
-    char key[TARN_KEY_BYTES_MAX];
-    size_t key_n;
     uint64_t last_id;
     sweep *w;
     tarn_err err;
 } id_page;
 
-static bool take_upload(void *ctx, const tarn_upload_row *row)
-{
-    id_page *p = ctx;
-    p->ids[p->n++] = row->upload_id;
-    memcpy(p->key, row->key.p, row->key.n);
-    p->key_n = row->key.n;
-    p->last_id = row->upload_id;
-    return p->n < IDS_PER_PAGE;
-}
-
-static tarn_err mark_uploads(void *ctx, uint64_t bucket_id)
+static tarn_err mark_upload(void *ctx, uint64_t upload_id)
 {
     sweep *w = ctx;
-    id_page *p = tarn_calloc(1, sizeof *p);
-    tarn_err err = p ? TARN_OK : TARN_E_NO_MEMORY;
-    while (!err) {
-        char after[TARN_KEY_BYTES_MAX];
-        size_t after_n = p->key_n;
-        memcpy(after, p->key, after_n);
-        p->n = 0;
-        err = tarn_meta_upload_list(w->s->meta, bucket_id, TARN_STR(""), (tarn_str){after, after_n}, p->last_id, take_upload, p);
-        for (size_t i = 0; !err && i < p->n; i++) {
-            err = obj_scan_parts(w->s, p->ids[i], mark_part, w);
-        }
-        if (p->n < IDS_PER_PAGE) {
-            break;
-        }
-    }
-    tarn_free(p);
-    return err;
+    return obj_scan_parts(w->s, upload_id, mark_part, w);
 }
 
 static bool take_garbage(void *ctx, const tarn_garbage_row *row)
@@ -274,7 +246,7 @@ static tarn_err pass_segments(sweep *w)
     tarn_err err = TARN_OK;
     if (w->c_n > 0) {
         qsort(w->c, w->c_n, sizeof *w->c, by_id);
-        err = obj_scan_buckets(w->s, mark_uploads, w);
+        err = obj_scan_uploads(w->s, mark_upload, w);
         if (!err) {
             err = obj_scan_versions(w->s, w->stop, mark_version, w);
         }
