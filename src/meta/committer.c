@@ -276,6 +276,7 @@ static void group_abandon(meta_committer *k)
 {
     if (sqlite3_get_autocommit(k->c->db) == 0)
         (void)meta_exec(k->c, META_SQL_ROLLBACK); /* a rollback that fails leaves nothing committed either */
+    meta_vfs_rolled_back(k->meta->vfs);
     k->tx.seq_limit = k->tx.seq_next;
 }
 

@@ -11,7 +11,9 @@
  * Invariants:
  *  1. Collected bytes are contiguous (WAL) or whole pages (database); flushed before any sync, truncate or size question.
  *  2. A database page is sealed with its checksum on the way to the drives and checked on the way back.
- *  3. A failure while flushing where SQLite does not look (the end of a checkpoint) sticks to the file: `failed`.
+ *  3. A failure while flushing where SQLite does not look sticks to the file (`failed`): at the end of a checkpoint for good
+ *     (SQLite takes those pages for copied; the log has them until the next start), in a read of the log until the
+ *     transaction has been rolled back.
  *
  *  4. The log does not start over, and is not cut, before the database has been synced up to its last checkpoint. That sync
  *     may run in the background: until it is done whoever wants to start the log over finds it busy, and appends.
@@ -44,7 +46,9 @@ typedef struct shared_file {
     atomic_ullong buf_end;        /* the end of the range that is touched */
     meta_page_run runs[RUNS_MAX]; /* database: each page's place */
     size_t runs_n;
-    int failed; /* an SQLITE_ error that nobody has been told */
+    bool unsynced; /* something was written since the last sync */
+    int failed;    /* an SQLITE_ error that SQLite has not been told, or must not forget */
+    int no_room;   /* the room for the running checkpoint could not be had: SQLITE_ error */
 } shared_file;
 
 struct meta_vfs {
@@ -92,7 +96,7 @@ static int flush(meta_vfs *v, shared_file *f, bool sync)
     meta_job job = {.which = f->which, .sync = sync};
     size_t n = atomic_load(&f->buf_n);
 
-    if (n == 0 && !sync)
+    if (n == 0 && !(sync && f->unsynced))
         return SQLITE_OK;
     if (f->which == META_WAL && n > 0) {
         job.buf = f->buf;
@@ -105,6 +109,7 @@ static int flush(meta_vfs *v, shared_file *f, bool sync)
     int e = meta_mirror_run(&v->mirror, &job);
     atomic_store(&f->buf_n, 0);
     f->runs_n = 0;
+    f->unsynced = !sync || e != 0;
     return write_rc(e);
 }
 
@@ -114,6 +119,7 @@ static int write_through(meta_vfs *v, shared_file *f, const void *p, size_t n, u
     meta_job job = {.which = f->which, .buf = p, .n = n, .off = off};
     int rc = flush(v, f, false);
 
+    f->unsynced = true;
     return rc != SQLITE_OK ? rc : write_rc(meta_mirror_run(&v->mirror, &job));
 }
 
@@ -188,7 +194,9 @@ static int file_write(sqlite3_file *file, const void *p, int n, sqlite3_int64 of
             rc = wal_write(o->v, f, p, (size_t)n, at);
     } else if (rc == SQLITE_OK) {
         TARN_ASSERT(n == META_PAGE_BYTES && at % META_PAGE_BYTES == 0); /* SQLite writes its database in pages */
-        rc = page_write(o->v, f, p, at, o->checkpointing);
+        rc = f->no_room;
+        if (rc == SQLITE_OK)
+            rc = page_write(o->v, f, p, at, o->checkpointing);
     }
     if (rc == SQLITE_OK && at + (uint64_t)n > atomic_load(&f->size))
         atomic_store(&f->size, at + (uint64_t)n);
@@ -203,8 +211,10 @@ static int db_sync(meta_vfs *v, shared_file *f)
     if (rc != SQLITE_OK)
         return rc;
     rc = flush(v, f, !v->defer_sync);
-    if (rc == SQLITE_OK && v->defer_sync)
+    if (rc == SQLITE_OK && v->defer_sync && f->unsynced) {
         meta_mirror_sync_begin(&v->mirror);
+        f->unsynced = false;
+    }
     return rc;
 }
 
@@ -222,6 +232,12 @@ static int file_sync(sqlite3_file *file, int flags)
     return rc == SQLITE_IOERR_WRITE ? SQLITE_IOERR_FSYNC : rc;
 }
 
+static int truncate_run(meta_vfs *v, shared_file *f, const meta_job *job)
+{
+    f->unsynced = true;
+    return meta_mirror_run(&v->mirror, job) == 0 ? SQLITE_OK : SQLITE_IOERR_TRUNCATE;
+}
+
 static int file_truncate(sqlite3_file *file, sqlite3_int64 size)
 {
     open_file *o = of(file);
@@ -233,7 +249,7 @@ static int file_truncate(sqlite3_file *file, sqlite3_int64 size)
     if (rc == SQLITE_OK && f->which == META_WAL)
         rc = sync_settle(o->v);
     if (rc == SQLITE_OK && atomic_load(&f->size) != (uint64_t)size)
-        rc = meta_mirror_run(&o->v->mirror, &job) == 0 ? SQLITE_OK : SQLITE_IOERR_TRUNCATE;
+        rc = truncate_run(o->v, f, &job);
     if (rc == SQLITE_OK)
         atomic_store(&f->size, (uint64_t)size);
     pthread_mutex_unlock(&f->lock);
@@ -244,15 +260,15 @@ static int file_truncate(sqlite3_file *file, sqlite3_int64 size)
 static void size_hint(meta_vfs *v, shared_file *f, uint64_t size)
 {
     uint64_t have = atomic_load(&f->size);
-    meta_job job = {.which = f->which, .allocate = true, .off = have, .n = (size_t)(size - have)};
 
-    if (size <= have || f->failed != SQLITE_OK)
+    if (size <= have)
         return;
+    meta_job job = {.which = f->which, .allocate = true, .off = have, .n = (size_t)(size - have)};
     pthread_mutex_lock(&f->lock);
-    int e = meta_mirror_run(&v->mirror, &job);
-    if (e == 0)
+    f->unsynced = true;
+    f->no_room = write_rc(meta_mirror_run(&v->mirror, &job));
+    if (f->no_room == SQLITE_OK)
         atomic_store(&f->size, size);
-    f->failed = write_rc(e);
     pthread_mutex_unlock(&f->lock);
 }
 
@@ -412,8 +428,9 @@ static int checkpoint_end(open_file *o)
 
     pthread_mutex_lock(&f->lock);
     int rc = flush(o->v, f, false);
-    if (rc != SQLITE_OK) /* SQLite does not look at this answer: the sync that follows tells it */
+    if (rc != SQLITE_OK) /* SQLite does not look at this answer */
         f->failed = rc;
+    f->no_room = SQLITE_OK;
     pthread_mutex_unlock(&f->lock);
     o->checkpointing = false;
     return rc;
@@ -426,8 +443,7 @@ static int file_control(sqlite3_file *file, int op, void *arg)
     switch (op) {
     case SQLITE_FCNTL_CKPT_START:
         o->checkpointing = true;
-        if (o->f->failed == SQLITE_FULL) /* room may have been made since */
-            o->f->failed = SQLITE_OK;
+        o->f->no_room = SQLITE_OK;
         return SQLITE_OK;
     case SQLITE_FCNTL_CKPT_DONE:
         return checkpoint_end(o);
@@ -665,6 +681,11 @@ bool meta_vfs_quorum_lost(const meta_vfs *v)
 size_t meta_vfs_copies_good(const meta_vfs *v)
 {
     return atomic_load(&v->mirror.good_n);
+}
+
+void meta_vfs_rolled_back(meta_vfs *v)
+{
+    v->files[META_WAL].failed = SQLITE_OK;
 }
 
 void meta_vfs_sync_defer(meta_vfs *v, bool defer)

@@ -128,6 +128,8 @@ tarn_err meta_vfs_open(const tarn_meta_options *opt, meta_vfs **out, bool *fresh
 const char *meta_vfs_name(const meta_vfs *v);
 bool meta_vfs_quorum_lost(const meta_vfs *v);
 size_t meta_vfs_copies_good(const meta_vfs *v);
+/* The writer's transaction has been rolled back: what was lost of the log while reading it is not needed any more. */
+void meta_vfs_rolled_back(meta_vfs *v);
 /* From here on a checkpoint's sync of the database may run on in the background (false: it is waited for). */
 void meta_vfs_sync_defer(meta_vfs *v, bool defer);
 bool meta_vfs_sync_running(meta_vfs *v);

@@ -934,6 +934,37 @@ static void test_entity_name_limit(void **state)
     assert_int_equal(tarn_meta_commit(f->m, entity_create, &row), TARN_E_LIMIT);
 }
 
+/* ------------------------------------------------------------------ no memory */
+/* Every allocation of the store fails once: an error, nothing worse, and what is there stays. */
+static void test_out_of_memory(void **state)
+{
+    fixture *f = *state;
+    tarn_str v = TARN_STR("value"), got;
+    bool all = false;
+
+    assert_int_equal(tarn_meta_commit(f->m, kv_put, &v), TARN_OK);
+    tarn_meta_close(f->m);
+    f->m = NULL;
+    for (uint64_t nth = 1; !all; nth++) {
+        assert_true(nth < 1000);
+        tarn_arena_reset(f->arena);
+        tarn_alloc_fail_after(nth);
+        tarn_err err = tarn_meta_open(&f->opt, &f->m);
+        if (err == TARN_OK)
+            err = tarn_meta_commit(f->m, kv_put, &v);
+        if (err == TARN_OK)
+            err = tarn_meta_kv_get(f->m, NULL, "fact", f->arena, &got);
+        all = err == TARN_OK;
+        tarn_alloc_fail_after(0);
+        assert_true(all || err == TARN_E_NO_MEMORY || err == TARN_E_IO || err == TARN_E_QUORUM_WRITE || err == TARN_E_QUORUM_READ);
+        tarn_meta_close(f->m);
+        f->m = NULL;
+    }
+    fixture_reopen(f);
+    assert_int_equal(tarn_meta_kv_get(f->m, NULL, "fact", f->arena, &got), TARN_OK);
+    assert_true(tarn_str_eq(got, v));
+}
+
 int main(void)
 {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, fixture_setup, fixture_teardown)
@@ -948,6 +979,7 @@ int main(void)
         T(test_versions),
         T(test_bucket_not_empty),
         T(test_kv),
+        T(test_out_of_memory),
         T(test_numbers_never_repeat),
         T(test_numbers_limit),
         T(test_inline),
