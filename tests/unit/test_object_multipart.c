@@ -447,10 +447,50 @@ static void test_damaged_parts(void **state)
     fx_end(&f);
 }
 
+/* A drive that was replaced gets the parts of an upload that is still open. */
+static void test_replaced_drive(void **state)
+{
+    fx f;
+    tarn_put_result r;
+    uint32_t bad = 0;
+    (void)state;
+    fx_init(&f, 4);
+    fx_open(&f);
+    fx_bucket(&f, "bucket", TARN_VERSIONING_OFF);
+    up u = begin(&f, "open", TARN_SUM_NONE, TARN_SUM_FULL_OBJECT);
+    add(&u, 1, 1, 6 * MIB, TARN_SUM_NONE);
+    add(&u, 2, 3, 200000, TARN_SUM_NONE);
+    for (size_t i = 0; i < u.n; i++) { /* the arena goes with the store */
+        u.parts[i].etag = (tarn_str){tarn_strdup(u.parts[i].etag), u.parts[i].etag.n};
+    }
+    u.key = TARN_STR("open");
+    fx_close(&f);
+    char *cmd = fx_fmt("rm -rf %s %s && mkdir %s %s", f.drives[1], f.drives[2], f.drives[1], f.drives[2]);
+    assert_int_equal(system(cmd), 0);
+    tarn_free(cmd);
+    fx_open(&f);
+    fx_reload_bucket(&f, "bucket");
+    assert_int_equal(obj_fill_pass(f.s, NULL), TARN_OK);
+    tarn_complete_spec spec = spec_of(&u);
+    assert_int_equal(tarn_upload_complete(f.s, &spec, f.arena, &r, &bad), TARN_OK);
+    fx_close(&f);
+    cmd = fx_fmt("mv %s %s.away && mv %s %s.away", f.drives[0], f.drives[0], f.drives[3], f.drives[3]);
+    assert_int_equal(system(cmd), 0);
+    tarn_free(cmd);
+    fx_open(&f);
+    fx_reload_bucket(&f, "bucket");
+    check_range(&u, 0, total(&u));
+    for (size_t i = 0; i < u.n; i++) {
+        tarn_free((void *)(uintptr_t)u.parts[i].etag.p);
+    }
+    fx_end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_whole_way),      cmocka_unit_test(test_on_loops),
                                        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_checksums),
-                                       cmocka_unit_test(test_leaves_nothing), cmocka_unit_test(test_damaged_parts)};
+                                       cmocka_unit_test(test_leaves_nothing), cmocka_unit_test(test_damaged_parts),
+                                       cmocka_unit_test(test_replaced_drive)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
