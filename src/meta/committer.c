@@ -28,6 +28,7 @@
 
 #define CHECKPOINT_READER_WAIT_MS 50
 #define CHECKPOINT_IDLE_MS 20
+#define CHECKPOINT_ALL_TRIES 10
 
 typedef struct request {
     struct request *next;
@@ -316,6 +317,19 @@ static tarn_err checkpoint_run(meta_committer *k, int mode)
     return meta_err(rc);
 }
 
+/* All of the log, and the log emptied where no reader holds on. */
+static tarn_err checkpoint_all(meta_committer *k)
+{
+    tarn_err err = TARN_OK;
+
+    for (int i = 0; i < CHECKPOINT_ALL_TRIES && err == TARN_OK; i++) {
+        err = checkpoint_run(k, SQLITE_CHECKPOINT_TRUNCATE);
+        if (err == TARN_OK && k->wal_frames == k->wal_copied)
+            return TARN_OK;
+    }
+    return err == TARN_OK ? TARN_E_SLOW_DOWN : err;
+}
+
 /*
  * A checkpoint copies pages from the WAL into the database; nobody is answered meanwhile. So it is made in small steps, and
  * the sync of the database, which takes longest, runs on in the background while commits go on appending to the log. Once
@@ -381,7 +395,7 @@ static void serve(meta_committer *k, request *chain)
         request *group = group_cut(&chain);
         pthread_mutex_lock(&k->running);
         if (group->fn == NULL)
-            group->result = checkpoint_run(k, SQLITE_CHECKPOINT_TRUNCATE);
+            group->result = checkpoint_all(k);
         else
             group_run(k, group);
         answer(k, group);
@@ -434,7 +448,7 @@ static tarn_err run_inline(meta_committer *k, request *r)
 {
     pthread_mutex_lock(&k->running);
     if (r->fn == NULL)
-        r->result = checkpoint_run(k, SQLITE_CHECKPOINT_TRUNCATE);
+        r->result = checkpoint_all(k);
     else
         group_run(k, r);
     checkpoint_when_due(k);

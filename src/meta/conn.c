@@ -73,7 +73,10 @@ static tarn_err pragmas_set(meta_conn *c, bool writer)
     tarn_sb_init_fixed(&b, mem, sizeof(mem));
     tarn_sb_fmt(&b, "PRAGMA cache_size=-%llu;", (unsigned long long)(cache_kib < 256 ? 256 : cache_kib));
     tarn_sb_cstr(&b, "PRAGMA temp_store=MEMORY;PRAGMA mmap_size=0;PRAGMA trusted_schema=OFF;PRAGMA secure_delete=OFF;");
-    tarn_sb_cstr(&b, writer ? "PRAGMA synchronous=FULL;" : "PRAGMA query_only=ON;");
+    if (writer)
+        tarn_sb_fmt(&b, "PRAGMA synchronous=FULL;PRAGMA journal_size_limit=%d;", META_LOG_KEEP_BYTES);
+    else
+        tarn_sb_cstr(&b, "PRAGMA query_only=ON;");
     TARN_ASSERT(!b.failed);
     int rc = sqlite3_exec(c->db, b.p, NULL, NULL, NULL);
     if (rc == SQLITE_OK)

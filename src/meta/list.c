@@ -180,7 +180,10 @@ static tarn_err walk_end(walk *w)
     if (!w->own_tx)
         return TARN_OK;
     w->own_tx = false;
-    return meta_exec(w->c, META_SQL_READ_END);
+    tarn_err err = meta_exec(w->c, META_SQL_READ_END);
+    if (err != TARN_OK) /* a snapshot that stays would keep the log from starting over */
+        (void)meta_exec(w->c, META_SQL_ROLLBACK);
+    return err;
 }
 
 /* Goes on from the position in a new read transaction. */

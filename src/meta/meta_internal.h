@@ -20,9 +20,10 @@
 #endif
 #define META_PAGE_RESERVED_BYTES 8 /* checksum and page number at the end of each page */
 #define META_WRITER_CACHE_KIB_MAX 16384
-#define META_GROUP_MAX 512        /* transactions of one group commit */
-#define META_SEQ_RESERVE 1048576  /* numbers reserved on disk at once */
-#define META_SEQ_PER_FN_MAX 65536 /* numbers that one function may draw */
+#define META_LOG_KEEP_BYTES (64 * 1024 * 1024) /* a log that grew longer is cut back when it starts over */
+#define META_GROUP_MAX 512                     /* transactions of one group commit */
+#define META_SEQ_RESERVE 1048576               /* numbers reserved on disk at once */
+#define META_SEQ_PER_FN_MAX 65536              /* numbers that one function may draw */
 #define META_TX_ARENA_BYTES_MAX (64u * 1024 * 1024)
 #define META_LIST_ROWS_PER_READ 4096  /* rows looked at in one read transaction */
 #define META_LIST_STEPS_BEFORE_SEEK 8 /* rows under a common prefix that are stepped over before a seek */
