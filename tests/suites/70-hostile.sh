@@ -8,7 +8,7 @@ suite_hostile() {
     [ ! -s "$known" ] || args=(--expected "$known")
     # A pair of its own: with the defaults the secret and the access key are the same word, and one case looks whether
     # an answer that names the key gives the secret away.
-    local TARN_ACCESS_KEY=hostile-key TARN_SECRET_KEY=hostile-secret-word
+    local -x TARN_ACCESS_KEY=hostile-key TARN_SECRET_KEY=hostile-secret-word
     COLLECT_FROM=$T_WORK/hostile.txt COLLECT_BRIEF=1 with_server hostile hostile/daemon asan 1 \
         TARN_ROOT_USER=$TARN_ACCESS_KEY TARN_ROOT_PASSWORD=$TARN_SECRET_KEY -- collect hostile 1000 python3 "$T_SHARED/conformance/hostile/hostile.py" --out "$T_WORK/hostile.txt" "${args[@]}"
 }
