@@ -144,7 +144,9 @@ tarn_err auth_check_signed(auth_run *r, const auth_names *names, bool presigned)
             tarn_sb_cstr(&b, ", ");
         }
         missing = true;
-        tarn_sb_str(&b, name);
+        for (size_t k = 0; k < name.n; k++) {
+            tarn_sb_char(&b, (char)(name.p[k] >= 'A' && name.p[k] <= 'Z' ? name.p[k] + ('a' - 'A') : name.p[k]));
+        }
     }
     if (!missing) {
         return TARN_OK;

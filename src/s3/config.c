@@ -67,6 +67,33 @@ tarn_err s3_delete_lifecycle(s3_ctx *c)
 }
 
 /* ------------------------------------------------------------------ kept as they came */
+static size_t stars(tarn_str s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s.n; i++)
+        n += s.p[i] == '*' ? 1 : 0;
+    return n;
+}
+
+/* One item of a CORS rule. */
+static tarn_err check_cors_item(s3_ctx *c, const s3_node *k)
+{
+    tarn_str text = tarn_str_trim(k->text);
+    const char *why = NULL;
+    if (tarn_str_eqc(k->name, "AllowedMethod") && !s3_cors_method(text))
+        why = "Found unsupported HTTP method in CORS config. Unsupported method is";
+    else if (tarn_str_eqc(k->name, "AllowedOrigin") && stars(text) > 1)
+        why = "AllowedOrigin can not have more than one wildcard";
+    else if (tarn_str_eqc(k->name, "AllowedHeader") && stars(text) > 1)
+        why = "AllowedHeader can not have more than one wildcard";
+    else if (tarn_str_eqc(k->name, "ExposeHeader") && stars(text) > 0)
+        why = "ExposeHeader can not have a wildcard";
+    if (why == NULL)
+        return TARN_OK;
+    c->detail.message = tarn_arena_fmt(c->a, "%s: \"%.*s\"", why, TARN_STR_ARG(text));
+    return TARN_E_INVALID_REQUEST;
+}
+
 static tarn_err check_cors(s3_ctx *c, const s3_node *root)
 {
     size_t rules = s3_node_count(root, "CORSRule");
@@ -76,13 +103,9 @@ static tarn_err check_cors(s3_ctx *c, const s3_node *root)
         if (!tarn_str_eqc(r->name, "CORSRule") || s3_node_count(r, "AllowedOrigin") == 0 || s3_node_count(r, "AllowedMethod") == 0)
             return TARN_E_MALFORMED_XML;
         for (const s3_node *k = r->first; k != NULL; k = k->next) {
-            if (!tarn_str_eqc(k->name, "AllowedMethod"))
-                continue;
-            if (!s3_cors_method(tarn_str_trim(k->text))) {
-                c->detail.message =
-                    tarn_arena_fmt(c->a, "Found unsupported HTTP method in CORS config. Unsupported method is %.*s", TARN_STR_ARG(k->text));
-                return TARN_E_INVALID_REQUEST;
-            }
+            tarn_err e = check_cors_item(c, k);
+            if (e != TARN_OK)
+                return e;
         }
     }
     return TARN_OK;

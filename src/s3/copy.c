@@ -258,6 +258,8 @@ tarn_err s3_upload_part_copy(s3_ctx *c)
     tarn_attrs fixed;
     tarn_str id = s3_param(c, "uploadId"), num = s3_param(c, "partNumber");
     tarn_err e = s3_may(c, "s3:PutObject");
+    if (e == TARN_OK)
+        e = s3_copy_source(c, &s.bucket_name, &s.key, &s.ref);
     if (e != TARN_OK)
         return e;
     if (!tarn_str_to_u64(num, &number) || number < 1 || number > TARN_PARTS_MAX)

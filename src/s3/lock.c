@@ -278,9 +278,7 @@ tarn_err s3_put_retention(s3_ctx *c)
 {
     retention_edit r = {.now_ms = tarn_req_time_ms(c->r)};
     s3_node *root;
-    tarn_err e = needs_lock(c);
-    if (e == TARN_OK)
-        e = s3_read_xml(c, "Retention", &root);
+    tarn_err e = s3_read_xml(c, "Retention", &root);
     if (e != TARN_OK)
         return e;
     tarn_str mode = s3_node_text(root, "Mode"), until = s3_node_text(root, "RetainUntilDate");
@@ -288,9 +286,11 @@ tarn_err s3_put_retention(s3_ctx *c)
         if (!parse_mode(mode, &r.mode) || until.n == 0)
             return TARN_E_MALFORMED_XML;
         e = parse_until(c, until, &r.until_ms);
-        if (e != TARN_OK)
-            return e;
     }
+    if (e == TARN_OK)
+        e = needs_lock(c);
+    if (e != TARN_OK)
+        return e;
     if (tarn_str_ieqc(tarn_req_header(c->r, "x-amz-bypass-governance-retention"), "true")) {
         e = s3_may(c, "s3:BypassGovernanceRetention");
         if (e != TARN_OK)
@@ -325,14 +325,13 @@ static tarn_err edit_hold(void *ctx, tarn_version_row *row, tarn_arena *arena)
 tarn_err s3_put_legal_hold(s3_ctx *c)
 {
     s3_node *root;
-    tarn_err e = needs_lock(c);
-    if (e == TARN_OK)
-        e = s3_read_xml(c, "LegalHold", &root);
+    tarn_err e = s3_read_xml(c, "LegalHold", &root);
     if (e != TARN_OK)
         return e;
     tarn_str status = s3_node_text(root, "Status");
     bool on = tarn_str_eqc(status, "ON");
     if (!on && !tarn_str_eqc(status, "OFF"))
         return TARN_E_MALFORMED_XML;
-    return edit_version(c, edit_hold, &on);
+    e = needs_lock(c);
+    return e == TARN_OK ? edit_version(c, edit_hold, &on) : e;
 }

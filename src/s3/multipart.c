@@ -356,8 +356,11 @@ static bool on_upload(void *ctx, const tarn_upload_row *row)
     uploads_page *p = ctx;
     tarn_attrs attrs;
     tarn_str common = common_prefix(p, row->key);
-    if (common.n > 0 && tarn_str_eq(common, p->last_prefix))
+    if (common.n > 0 && tarn_str_eq(common, p->last_prefix)) {
+        p->last_id = row->upload_id;
+        p->last_nonce = row->nonce;
         return true;
+    }
     if (p->count == p->max) {
         p->truncated = true;
         return false;
@@ -404,9 +407,11 @@ tarn_err s3_list_uploads(s3_ctx *c)
     /* A key marker alone means: after all uploads of that key. */
     if (key.n > 0 && id.n == 0)
         after_id = UINT64_MAX;
-    /* A page that ended in a common prefix gave it as its key marker, without an upload: what lies under it has been shown. */
-    if (key.n > 0 && id.n == 0 && tarn_str_eq(common_prefix(&p, key), key))
+    /* A page that ended in a common prefix gave it as its key marker: what lies under it has been shown. */
+    if (key.n > 0 && tarn_str_eq(common_prefix(&p, key), key)) {
         p.last_prefix = key;
+        after_id = UINT64_MAX;
+    }
     s3_xml_begin(&p.x, "ListMultipartUploadsResult");
     s3_xml_text(&p.x, "Bucket", c->bucket.name);
     s3_xml_key(&p.x, "KeyMarker", key, p.url);
@@ -419,7 +424,7 @@ tarn_err s3_list_uploads(s3_ctx *c)
         e = tarn_meta_upload_list(c->s3->meta, c->bucket.id, p.prefix, key, after_id, on_upload, &p);
     if (p.truncated) {
         s3_xml_key(&p.x, "NextKeyMarker", p.last_is_prefix ? p.last_prefix : p.last_key, p.url);
-        s3_xml_text(&p.x, "NextUploadIdMarker", p.last_is_prefix ? TARN_STR("") : upload_id_text(c, p.last_id, p.last_nonce));
+        s3_xml_text(&p.x, "NextUploadIdMarker", upload_id_text(c, p.last_id, p.last_nonce));
     }
     if (p.url)
         s3_xml_textc(&p.x, "EncodingType", "url");

@@ -46,7 +46,8 @@ static bool lists(const s3_node *rule, const char *element, tarn_str text, tarn_
     return false;
 }
 
-static bool headers_allowed(const s3_node *rule, tarn_str wanted)
+/* wanted: in lower case; names of headers have no case. */
+static bool headers_allowed(tarn_arena *a, const s3_node *rule, tarn_str wanted)
 {
     while (wanted.n > 0) {
         tarn_str head;
@@ -56,8 +57,7 @@ static bool headers_allowed(const s3_node *rule, tarn_str wanted)
         for (const s3_node *k = rule->first; k != NULL && !found; k = k->next) {
             if (!tarn_str_eqc(k->name, "AllowedHeader"))
                 continue;
-            tarn_str p = tarn_str_trim(k->text);
-            found = tarn_str_ieq(p, head) || (tarn_str_chr(p, '*') >= 0 && s3_cors_glob(p, head));
+            found = s3_cors_glob(lower(a, tarn_str_trim(k->text)), head);
         }
         if (!found)
             return false;
@@ -110,7 +110,7 @@ void s3_cors_headers(s3_ctx *c)
 tarn_err s3_options(s3_ctx *c)
 {
     tarn_str origin = tarn_req_header(c->r, "origin"), method = tarn_req_header(c->r, "access-control-request-method"),
-             wanted = tarn_req_header(c->r, "access-control-request-headers"), matched;
+             wanted = lower(c->a, tarn_req_header(c->r, "access-control-request-headers")), matched;
     if (origin.n == 0)
         return s3_fail(c, TARN_E_BAD_REQUEST, "Insufficient information. Origin request header needed.");
     if (!s3_cors_method(method)) {
@@ -121,11 +121,11 @@ tarn_err s3_options(s3_ctx *c)
     if (c->facts->cors == NULL)
         return s3_fail(c, TARN_E_CORS_FORBIDDEN, "CORSResponse: CORS is not enabled for this bucket.");
     for (const s3_node *r = c->facts->cors->first; r != NULL; r = r->next) {
-        if (!lists(r, "AllowedOrigin", origin, &matched) || !lists(r, "AllowedMethod", method, NULL) || !headers_allowed(r, wanted))
+        if (!lists(r, "AllowedOrigin", origin, &matched) || !lists(r, "AllowedMethod", method, NULL) || !headers_allowed(c->a, r, wanted))
             continue;
         allow_headers(c, r, origin, matched);
         if (wanted.n > 0)
-            tarn_resp_header(c->r, "Access-Control-Allow-Headers", lower(c->a, wanted));
+            tarn_resp_header(c->r, "Access-Control-Allow-Headers", wanted);
         tarn_str age = s3_node_text(r, "MaxAgeSeconds");
         if (age.n > 0)
             tarn_resp_header(c->r, "Access-Control-Max-Age", age);

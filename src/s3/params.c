@@ -96,8 +96,10 @@ s3_range_result s3_range_parse(tarn_str header, uint64_t size, uint64_t *off, ui
     if (a.n == 0) { /* the last b bytes */
         if (!parse_offset(b, &last))
             return S3_RANGE_NONE;
-        if (last == 0 || size == 0)
+        if (last == 0)
             return S3_RANGE_UNSATISFIABLE;
+        if (size == 0) /* RFC 9110: all of what is there, which is nothing */
+            return S3_RANGE_NONE;
         *len = last < size ? last : size;
         *off = size - *len;
         return S3_RANGE_OK;

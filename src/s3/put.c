@@ -118,6 +118,9 @@ static tarn_err refuse_unknown(s3_ctx *c)
     tarn_str version = s3_param(c, "versionId");
     if (version.p != NULL)
         return s3_bad_argument(c, "This operation does not accept a version-id.", "versionId", version);
+    if (s3_has_param(c, "uploadId") || s3_has_param(c, "partNumber"))
+        return s3_bad_argument(c, "A part must be named by both partNumber and uploadId.",
+                               s3_has_param(c, "uploadId") ? "partNumber" : "uploadId", TARN_STR_NULL);
     if (tarn_req_header(c->r, "x-amz-write-offset-bytes").p != NULL)
         return s3_fail(c, TARN_E_NOT_IMPLEMENTED, "Appending to objects is not implemented.");
     return TARN_OK;

@@ -2,6 +2,8 @@
 /* Tags of objects and buckets: x-amz-tagging, the tagging sub-resource. */
 #include "s3_internal.h"
 
+#include <string.h>
+
 /* Characters of a UTF-8 text. */
 static size_t chars(tarn_str s)
 {
@@ -9,6 +11,18 @@ static size_t chars(tarn_str s)
     for (size_t i = 0; i < s.n; i++)
         n += ((unsigned char)s.p[i] & 0xC0) != 0x80 ? 1 : 0;
     return n;
+}
+
+/* Letters and digits of any script, blanks, and + - = . _ : / @. */
+static bool tag_text(tarn_str s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned char ch = (unsigned char)s.p[i];
+        bool alnum = (ch >= '0' && ch <= '9') || (ch >= 'A' && ch <= 'Z') || (ch >= 'a' && ch <= 'z');
+        if (ch < 0x80 && !alnum && (ch == 0 || strchr(" +-=._:/@", ch) == NULL))
+            return false;
+    }
+    return tarn_str_utf8_valid(s);
 }
 
 tarn_err s3_tags_check(s3_ctx *c, const tarn_pair *tags, size_t n, size_t max)
@@ -19,9 +33,9 @@ tarn_err s3_tags_check(s3_ctx *c, const tarn_pair *tags, size_t n, size_t max)
         return TARN_E_BAD_REQUEST;
     }
     for (size_t i = 0; i < n; i++) {
-        if (tags[i].name.n == 0 || chars(tags[i].name) > S3_TAG_KEY_CHARS_MAX || !tarn_str_utf8_valid(tags[i].name))
+        if (tags[i].name.n == 0 || chars(tags[i].name) > S3_TAG_KEY_CHARS_MAX || !tag_text(tags[i].name))
             return s3_fail(c, TARN_E_INVALID_TAG, "The TagKey you have provided is invalid");
-        if (chars(tags[i].value) > S3_TAG_VALUE_CHARS_MAX || !tarn_str_utf8_valid(tags[i].value))
+        if (chars(tags[i].value) > S3_TAG_VALUE_CHARS_MAX || !tag_text(tags[i].value))
             return s3_fail(c, TARN_E_INVALID_TAG, "The TagValue you have provided is invalid");
         if (tarn_str_starts(tags[i].name, "aws:"))
             return s3_fail(c, TARN_E_INVALID_TAG, "System tags cannot be added/updated by requester");
@@ -39,12 +53,17 @@ bool s3_tags_split(tarn_arena *a, tarn_str v, tarn_pair tags[TARN_OBJECT_TAGS_MA
         tarn_str head, rest, name, value;
         (void)tarn_str_split(v, '&', &head, &rest);
         v = rest;
+        if (head.n == 0)
+            continue;
         if (!tarn_str_split(head, '=', &name, &value)) {
             name = head;
             value = TARN_STR("");
         }
-        if (!tarn_urldecode(a, name, true, &tags[count].name) || !tarn_urldecode(a, value, true, &tags[count].value))
+        if (!tarn_urldecode(a, name, true, &tags[count].name) || !tarn_urldecode(a, value, true, &tags[count].value) || name.n == 0)
             return false;
+        for (size_t i = 0; i < count; i++)
+            if (tarn_str_eq(tags[i].name, tags[count].name))
+                return false;
         count++;
     }
     *n = count;
