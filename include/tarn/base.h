@@ -186,7 +186,7 @@ void tarn_random(void *p, size_t n); /* cryptographic, unless a test has seeded 
 uint64_t tarn_random_u64(void);
 void tarn_clock_fake(bool on, int64_t now_ms); /* tests and simulation: fixed clock, moved by hand */
 void tarn_clock_advance(uint64_t ns);
-void tarn_clock_step(int64_t ms); /* while fake: the wall clock alone jumps, either way; the monotonic one does not */
+void tarn_clock_step(int64_t ms);     /* while fake: the wall clock alone jumps, either way; the monotonic one does not */
 void tarn_random_seed(uint64_t seed); /* tests and simulation; 0 = back to the system's */
 void tarn_uuid4(char out[37]);        /* lower case, NUL-terminated */
 void tarn_uuid7(char out[37]);

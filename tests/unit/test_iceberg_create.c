@@ -99,7 +99,7 @@ static void properties_of_a_create(void **state)
     (void)state;
     json_t *md;
     assert_int_equal(create("{'name':'t'," SCHEMA ",'properties':{'format-version':'3','uuid':'x','snapshot-count':'1','current-schema':'x'"
-                                                  ",'k':'v','write.parquet.compression-codec':'snappy'}}",
+                            ",'k':'v','write.parquet.compression-codec':'snappy'}}",
                             false, &md),
                      TARN_OK);
     t_is(md, "properties", "{'k':'v','write.parquet.compression-codec':'snappy'}");
