@@ -251,11 +251,12 @@ uint64_t tarn_store_repairs_waiting(tarn_store *s);
 tarn_err tarn_store_collect_garbage(tarn_store *s, int64_t older_than_ms);
 
 /*
- * Long work over all versions, each kind at most once at a time, on the background loop: heal (what an operator asks for) and
- * scrub (by the clock). Each checks every shard of every version and, unless it is a dry run, rebuilds what is missing or
- * damaged. Progress is kept in the database: a run that a stop of the daemon interrupted goes on at the next start.
+ * Long work over all versions, each kind at most once at a time, on the background loop: heal (what an operator asks for),
+ * scrub (by the clock), fill (a drive that was replaced or had been away: starts by itself). Each checks every shard of every
+ * version and, unless it is a dry run, rebuilds what is missing or damaged. Progress is kept in the database: a run that a stop of the
+ * daemon interrupted goes on at the next start.
  */
-typedef enum tarn_task { TARN_TASK_HEAL, TARN_TASK_SCRUB, TARN_TASK_COUNT } tarn_task;
+typedef enum tarn_task { TARN_TASK_HEAL, TARN_TASK_SCRUB, TARN_TASK_FILL, TARN_TASK_COUNT } tarn_task;
 typedef enum tarn_task_state { TARN_TASK_IDLE, TARN_TASK_RUNNING, TARN_TASK_DONE, TARN_TASK_STOPPED, TARN_TASK_FAILED } tarn_task_state;
 typedef struct tarn_task_spec {
     bool dry_run;
@@ -277,11 +278,12 @@ typedef struct tarn_task_status {
     char at_bucket[TARN_BUCKET_NAME_BYTES_MAX + 1]; /* where it is */
     char at_key[TARN_KEY_BYTES_MAX + 1];
     int64_t started_ms, ended_ms;
-    uint64_t busy_ms; /* without the time that the daemon was down */
+    uint64_t busy_ms;       /* without the time that the daemon was down */
+    uint64_t objects_total; /* versions that there were when it began; 0: not counted */
     tarn_task_counts counts;
     tarn_err err; /* FAILED */
 } tarn_task_status;
-/* CONFLICT while it runs; NO_SUCH_BUCKET. */
+/* HEAL and SCRUB. CONFLICT while it runs; NO_SUCH_BUCKET. */
 tarn_err tarn_task_start(tarn_store *s, tarn_task task, const tarn_task_spec *spec);
 void tarn_task_stop(tarn_store *s, tarn_task task); /* at its next step; the next start begins anew */
 void tarn_task_status_get(tarn_store *s, tarn_task task, tarn_task_status *out);

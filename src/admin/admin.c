@@ -27,7 +27,7 @@ void tarn_admin_set_draining(tarn_admin *a)
     atomic_store(&a->draining, true);
 }
 
-static void json_text(tarn_sb *b, tarn_str s)
+void tarn_admin_json_text(tarn_sb *b, tarn_str s)
 {
     tarn_sb_char(b, '"');
     for (size_t i = 0; i < s.n; i++) {
@@ -50,13 +50,13 @@ void tarn_admin_error(tarn_req *r, tarn_err e, const char *message)
     tarn_sb b;
     tarn_sb_init(&b, 128 * 1024);
     tarn_sb_cstr(&b, "{\"Code\":");
-    json_text(&b, tarn_str_of(info->s3_code));
+    tarn_admin_json_text(&b, tarn_str_of(info->s3_code));
     tarn_sb_cstr(&b, ",\"Message\":");
-    json_text(&b, tarn_str_of(message != NULL ? message : info->message));
+    tarn_admin_json_text(&b, tarn_str_of(message != NULL ? message : info->message));
     tarn_sb_cstr(&b, ",\"Resource\":");
-    json_text(&b, tarn_req_view(r)->raw_path);
+    tarn_admin_json_text(&b, tarn_req_view(r)->raw_path);
     tarn_sb_cstr(&b, ",\"RequestId\":");
-    json_text(&b, tarn_str_of(tarn_req_id(r)));
+    tarn_admin_json_text(&b, tarn_str_of(tarn_req_id(r)));
     tarn_sb_char(&b, '}');
     tarn_str body = tarn_arena_str(tarn_req_arena(r), tarn_sb_view(&b));
     tarn_sb_free(&b);
@@ -122,6 +122,9 @@ bool tarn_admin_handle(tarn_admin *a, tarn_req *r)
     } else if (is_metrics(path)) {
         tarn_req_set_operation(r, "Metrics");
         tarn_admin_metrics(a, r);
+    } else if (tarn_str_starts(path, "/tarn/admin/v1/")) {
+        tarn_req_set_operation(r, "Admin");
+        tarn_admin_ops(a, r, tarn_str_sub(path, sizeof "/tarn/admin/v1" - 1, path.n));
     } else if (is_management(path)) {
         tarn_req_set_operation(r, "Admin");
         tarn_admin_error(r, TARN_E_NOT_IMPLEMENTED, "This management operation is not implemented.");

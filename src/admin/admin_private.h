@@ -22,5 +22,10 @@ void tarn_admin_metrics(tarn_admin *a, tarn_req *r);
 void tarn_admin_error(tarn_req *r, tarn_err e, const char *message);
 /* Methods other than GET and HEAD are refused: true when r has been answered so. */
 bool tarn_admin_refuse_method(tarn_req *r);
+void tarn_admin_json_text(tarn_sb *b, tarn_str s); /* with its quotes */
+/* Signed by the root? */
+bool tarn_admin_is_root(tarn_admin *a, tarn_req *r);
+/* ops.c: what `tarn admin` asks for; path is below /tarn/admin/v1. */
+void tarn_admin_ops(tarn_admin *a, tarn_req *r, tarn_str path);
 
 #endif

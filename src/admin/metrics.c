@@ -88,13 +88,10 @@ static void render_drives(tarn_sb *b, tarn_store *store, tarn_arena *arena)
     single(b, "minio_cluster_health_status", "1 while every set can be written", tarn_store_writable(store) ? 1 : 0);
 }
 
-static bool allowed(tarn_admin *a, tarn_req *r)
+bool tarn_admin_is_root(tarn_admin *a, tarn_req *r)
 {
     tarn_auth_result result = {0};
     tarn_err_detail detail = {0};
-    if (a->opt.metrics_public) {
-        return true;
-    }
     tarn_err e = tarn_auth_verify(a->opt.auth, TARN_API_ADMIN, tarn_req_view(r), tarn_req_time_ms(r), tarn_req_arena(r), &result, &detail);
     bool ok = e == TARN_OK && result.identity.root;
     if (ok) {
@@ -110,7 +107,7 @@ void tarn_admin_metrics(tarn_admin *a, tarn_req *r)
     if (tarn_admin_refuse_method(r)) {
         return;
     }
-    if (!allowed(a, r)) {
+    if (!a->opt.metrics_public && !tarn_admin_is_root(a, r)) {
         tarn_admin_error(r, TARN_E_ACCESS_DENIED, "Metrics are for the root: sign the request, or set TARN_PROMETHEUS_AUTH=public.");
         return;
     }

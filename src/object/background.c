@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The fibers that keep the store in order: repair, garbage, sweeper, filling of replaced drives; heal and scrub (task.c).
+ * The fibers that keep the store in order: repair, garbage, sweeper; heal, scrub and fill (task.c).
  *
  * Each loops: work, then sleep in short steps, so that a stop is seen soon. They do nothing while too few drives take
  * writes: their transactions would fail one after the other.
@@ -14,7 +14,6 @@
 #define GARBAGE_PERIOD_MS 2000
 #define SWEEP_FIRST_MS 10000
 #define SWEEP_PERIOD_MS (3600 * 1000)
-#define FILL_RETRY_MS 60000
 
 static bool stopping(tarn_store *s)
 {
@@ -79,28 +78,13 @@ static void sweep_main(void *arg)
     }
 }
 
-static void fill_main(void *arg)
-{
-    tarn_store *s = arg;
-    while (!stopping(s)) {
-        tarn_err err = tarn_store_writable(s) ? obj_fill_pass(s, stopping) : TARN_E_QUORUM_WRITE;
-        if (!err) {
-            return;
-        }
-        say("filling a replaced drive", err);
-        if (!nap(s, FILL_RETRY_MS)) {
-            return;
-        }
-    }
-}
-
 tarn_err tarn_store_start_background(tarn_store *s, tarn_loop *loop)
 {
     static const struct {
         void (*fn)(void *arg);
         const char *name;
     } fibers[] = {{repair_main, "repair"}, {garbage_main, "garbage"}, {sweep_main, "sweep"},
-                  {fill_main, "fill"},     {obj_heal_main, "heal"},   {obj_scrub_main, "scrub"}};
+                  {obj_fill_main, "fill"}, {obj_heal_main, "heal"},   {obj_scrub_main, "scrub"}};
     TARN_ASSERT(!s->background);
     s->background = tarn_calloc(1, sizeof *s->background);
     if (!s->background) {

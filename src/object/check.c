@@ -13,6 +13,7 @@
 #include "upkeep.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 #define CHECK_ARENA_BYTES_MAX (32u << 20)
@@ -67,6 +68,24 @@ static void check_ends(checking *k, unsigned shard, tarn_file *f, uint8_t *mem)
     }
 }
 
+/* A file of its own, not one that is open already: that might have been deleted since. */
+static int open_shard(checking *k, unsigned shard, obj_drive *d)
+{
+    char path[TARN_PATH_BYTES_MAX];
+    tarn_file *f = NULL;
+    uint16_t bit = (uint16_t)(1u << shard);
+    int rc = -ENOENT;
+    if (!(k->b->missing & bit)) {
+        rc = obj_path_blob(d, k->b, path) ? tarn_file_open(k->s->fs, path, O_RDONLY | O_CLOEXEC, 0, &f) : -ENAMETOOLONG;
+    }
+    k->reader.files[shard] = f;
+    k->reader.opened |= bit;
+    if (rc < 0) { /* whoever repairs it on this thread must not find it open either */
+        obj_fd_forget(k->reader.ctx, (uint32_t)(d - k->s->drives), k->b->cls == OBJ_CLASS_SEGMENT ? k->b->segment : k->b->blob_id);
+    }
+    return rc;
+}
+
 static tarn_err check_records(checking *k)
 {
     size_t tail_n = obj_trailer_bytes(obj_blob_blocks(k->b));
@@ -77,19 +96,17 @@ static tarn_err check_records(checking *k)
     }
     for (unsigned i = 0; i < shards(k); i++) {
         uint16_t bit = (uint16_t)(1u << i);
-        unsigned position = obj_blob_drive(k->b, i, k->s->n);
-        tarn_file *f = NULL;
-        if (!obj_drive_readable(obj_drive_at(k->s, k->b->set, position))) {
+        obj_drive *d = obj_drive_at(k->s, k->b->set, obj_blob_drive(k->b, i, k->s->n));
+        if (!obj_drive_readable(d)) {
             k->unreachable |= bit;
             continue;
         }
-        int rc = k->b->missing & bit ? -ENOENT : obj_fd_get(k->reader.ctx, k->b, position, &f);
-        if (rc < 0) {
+        int rc = open_shard(k, i, d);
+        if (rc == 0) {
+            check_ends(k, i, k->reader.files[i], mem);
+        } else {
             *(rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM ? &k->unreachable : &k->missing) |= bit;
-            continue;
         }
-        check_ends(k, i, f, mem);
-        tarn_file_unref(f);
     }
     tarn_free(mem);
     return step(k->c, (uint64_t)k->b->head_bytes + tail_n) ? TARN_OK : TARN_E_CANCELED;

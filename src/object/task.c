@@ -8,9 +8,12 @@
  * A scrub yields: it reads no faster than its rate, and while requests come it naps between blocks. A heal is what
  * somebody waits for: it only gives other fibers their turn.
  *
- * State in the key-value table, name "task.heal" or "task.scrub": version (1), state, dry run (1 byte each), bucket, prefix,
- * the place's bucket and key (lstr each), its seq, started, ended, busy ms (8 bytes each), the counts in the order of
- * tarn_task_counts (8 bytes each).
+ * A fill begins by itself when a drive is blank or was away (its record says FILLING), and ends with that record READY. It
+ * does not check first: what a shard is compared with is rebuilt at once.
+ *
+ * State in the key-value table, name "task." and the kind: version (1), state, dry run (1 byte each), bucket, prefix,
+ * the place's bucket and key (lstr each), its seq, started, ended, busy ms, versions in all (8 bytes each), the counts in the order of
+ * tarn_task_counts (8 bytes each), and of a fill the sum of the drives' identities that it is for.
  *
  * Invariants:
  *  1. status, wanted and stop are read and written under tasks->lock; everything else is the task's fiber's.
@@ -25,6 +28,7 @@
 #define TASK_NAP_MS 200
 #define TASK_SAVE_MS 5000
 #define TASK_STATE_BYTES_MAX 8192
+#define FILL_RETRY_MS 60000
 #define SCRUB_LOOK_MS 5000   /* between two looks whether a scrub is due */
 #define SCRUB_BACK_OFF_MS 20 /* nap after a block while requests come */
 #define SCRUB_DEBT_MS_MIN 5  /* shorter naps for the rate are saved up */
@@ -36,6 +40,7 @@ typedef struct task {
     tarn_task_status status;
     bool wanted, stop;
     obj_walk_pos from;
+    uint64_t drives_sum; /* FILL: of the drives that the run is for; a place counts for them only */
     /* the fiber's */
     obj_walk walk;
     uint64_t began_ns, busy_before_ms, saved_ns;
@@ -51,7 +56,8 @@ struct obj_tasks {
 
 static const struct {
     const char *kv, *name, *done;
-} kinds[TARN_TASK_COUNT] = {{"task.heal", "heal", "heal done"}, {"task.scrub", "scrub", "scrub done"}};
+} kinds[TARN_TASK_COUNT] = {
+    {"task.heal", "heal", "heal done"}, {"task.scrub", "scrub", "scrub done"}, {"task.fill", "fill", "drives filled"}};
 
 static bool ending(tarn_store *s)
 {
@@ -85,7 +91,7 @@ static void unpack_counts(tarn_rd *r, tarn_task_counts *c)
     }
 }
 
-static void pack(tarn_sb *b, const tarn_task_status *st, const obj_walk_pos *pos)
+static void pack(tarn_sb *b, const tarn_task_status *st, const obj_walk_pos *pos, uint64_t drives_sum)
 {
     tarn_sb_char(b, TASK_VERSION);
     tarn_sb_char(b, (char)st->state);
@@ -98,7 +104,9 @@ static void pack(tarn_sb *b, const tarn_task_status *st, const obj_walk_pos *pos
     tarn_sb_le64(b, (uint64_t)st->started_ms);
     tarn_sb_le64(b, (uint64_t)st->ended_ms);
     tarn_sb_le64(b, st->busy_ms);
+    tarn_sb_le64(b, st->objects_total);
     pack_counts(b, &st->counts);
+    tarn_sb_le64(b, drives_sum);
 }
 
 static bool fits(char *out, size_t cap, tarn_str s)
@@ -111,7 +119,7 @@ static bool fits(char *out, size_t cap, tarn_str s)
     return true;
 }
 
-static bool unpack(tarn_str packed, tarn_task_status *st, obj_walk_pos *pos)
+static bool unpack(tarn_str packed, tarn_task_status *st, obj_walk_pos *pos, uint64_t *drives_sum)
 {
     tarn_rd r = tarn_rd_of(packed);
     uint8_t version = tarn_rd_u8(&r), state = tarn_rd_u8(&r);
@@ -121,7 +129,9 @@ static bool unpack(tarn_str packed, tarn_task_status *st, obj_walk_pos *pos)
     st->started_ms = (int64_t)tarn_rd_le64(&r);
     st->ended_ms = (int64_t)tarn_rd_le64(&r);
     st->busy_ms = tarn_rd_le64(&r);
+    st->objects_total = tarn_rd_le64(&r);
     unpack_counts(&r, &st->counts);
+    *drives_sum = tarn_rd_le64(&r);
     st->state = (tarn_task_state)state;
     return !r.failed && version == TASK_VERSION && state <= TARN_TASK_FAILED && fits(st->bucket, sizeof st->bucket, bucket) &&
            fits(st->prefix, sizeof st->prefix, prefix) && fits(pos->bucket, sizeof pos->bucket, at_bucket) &&
@@ -139,17 +149,22 @@ static tarn_err kv_fn(tarn_meta_tx *tx, void *arg)
     return tarn_meta_kv_put(tx, a->name, a->value);
 }
 
-static void save(task *t, const tarn_task_status *st)
+static void save_at(task *t, const tarn_task_status *st, const obj_walk_pos *pos)
 {
     tarn_sb b;
     tarn_sb_init(&b, TASK_STATE_BYTES_MAX);
-    pack(&b, st, &t->walk.pos);
+    pack(&b, st, pos, t->drives_sum);
     kv_arg a = {kinds[t->kind].kv, tarn_sb_view(&b)};
     /* A place that is not kept only means that more is looked at again. */
     if (!b.failed && tarn_store_writable(t->s)) {
         (void)tarn_meta_commit(t->s->meta, kv_fn, &a);
     }
     tarn_sb_free(&b);
+}
+
+static void save(task *t, const tarn_task_status *st)
+{
+    save_at(t, st, &t->walk.pos);
     t->saved_ns = tarn_mono_ns();
 }
 
@@ -158,10 +173,12 @@ static void load(task *t)
     tarn_str packed;
     tarn_task_status st;
     obj_walk_pos pos;
+    uint64_t drives_sum = 0;
     tarn_arena *a = tarn_arena_new(4 * TASK_STATE_BYTES_MAX);
-    if (a && tarn_meta_kv_get(t->s->meta, NULL, kinds[t->kind].kv, a, &packed) == TARN_OK && unpack(packed, &st, &pos)) {
+    if (a && tarn_meta_kv_get(t->s->meta, NULL, kinds[t->kind].kv, a, &packed) == TARN_OK && unpack(packed, &st, &pos, &drives_sum)) {
         t->status = st;
         t->from = pos;
+        t->drives_sum = drives_sum;
         t->wanted = st.state == TARN_TASK_RUNNING;
     }
     tarn_arena_free(a);
@@ -257,7 +274,8 @@ static void say_damage(const task *t, const tarn_bucket_row *bucket, const tarn_
               c->lost ? ", too few are left" : "");
 }
 
-static tarn_err mend(task *t, const tarn_version_row *row, const obj_check *c, tarn_task_counts *n)
+/* bytes: what is written when it succeeds. */
+static tarn_err mend(task *t, const tarn_version_row *row, uint64_t bytes, tarn_task_counts *n)
 {
     unsigned open = 0;
     tarn_err err = obj_repair_version(t->s, row, &open);
@@ -268,7 +286,7 @@ static tarn_err mend(task *t, const tarn_version_row *row, const obj_check *c, t
             obj_repair_ask(t->s, row->bucket_id, row->key, row->seq);
         } else {
             n->healed = 1;
-            n->healed_bytes = c->damaged_bytes;
+            n->healed_bytes = bytes;
         }
         return TARN_OK;
     case TARN_E_CORRUPT:
@@ -287,29 +305,37 @@ static tarn_err mend(task *t, const tarn_version_row *row, const obj_check *c, t
     }
 }
 
+static tarn_err check_and_mend(task *t, const tarn_bucket_row *bucket, const tarn_version_row *row, tarn_task_counts *n)
+{
+    obj_check c = {.step = task_step, .ctx = t};
+    tarn_err err = obj_check_version(t->s, row, &c);
+    if (err) {
+        return err == TARN_E_NO_SUCH_VERSION ? TARN_OK : err;
+    }
+    n->missing = c.missing;
+    n->corrupt = c.corrupt;
+    if (!obj_check_clean(&c)) {
+        n->damaged = 1;
+        say_damage(t, bucket, row, &c);
+        if (!t->status.dry_run) {
+            return mend(t, row, c.damaged_bytes, n);
+        }
+        n->lost = c.lost ? 1 : 0;
+    } else if (c.unreadable > 0) {
+        n->waiting = 1;
+    }
+    return TARN_OK;
+}
+
 static tarn_err task_row(void *ctx, const tarn_bucket_row *bucket, const tarn_version_row *row)
 {
     task *t = ctx;
     tarn_task_counts n = {.objects = 1};
-    obj_check c = {.step = task_step, .ctx = t};
     note_place(t, bucket, row);
-    tarn_err err = ending(t->s) || stopped(t) ? TARN_E_CANCELED : obj_check_version(t->s, row, &c);
-    if (err) {
-        return err == TARN_E_NO_SUCH_VERSION ? TARN_OK : err;
+    if (ending(t->s) || stopped(t)) {
+        return TARN_E_CANCELED;
     }
-    n.missing = c.missing;
-    n.corrupt = c.corrupt;
-    if (!obj_check_clean(&c)) {
-        n.damaged = 1;
-        say_damage(t, bucket, row, &c);
-        if (t->status.dry_run) {
-            n.lost = c.lost ? 1 : 0;
-        } else {
-            err = mend(t, row, &c, &n);
-        }
-    } else if (c.unreadable > 0) {
-        n.waiting = 1;
-    }
+    tarn_err err = t->kind == TARN_TASK_FILL ? mend(t, row, row->size / t->s->k, &n) : check_and_mend(t, bucket, row, &n);
     note(t, &n);
     if (!err && tarn_mono_ns() - t->saved_ns > TASK_SAVE_MS * 1000000ull) {
         tarn_task_status st;
@@ -330,6 +356,13 @@ static void run(task *t)
     t->began_ns = tarn_mono_ns();
     t->busy_before_ms = st.busy_ms;
     (void)traffic(t);
+    if (st.objects_total == 0) {
+        uint64_t total = 0;
+        (void)obj_walk_count(t->s, t->walk.bucket, t->walk.prefix, &total); /* only shown */
+        pthread_mutex_lock(&all->lock);
+        t->status.objects_total = st.objects_total = total;
+        pthread_mutex_unlock(&all->lock);
+    }
     save(t, &st);
     tarn_log(TARN_LOG_INFO, "task begins", "task", kinds[t->kind].name, "bucket", st.bucket, "from", t->from.bucket, NULL);
     tarn_err err = obj_walk_run(&t->walk);
@@ -373,6 +406,79 @@ void obj_heal_main(void *arg)
     while (nap(s, TASK_NAP_MS)) {
         if (take_wish(t)) {
             run(t);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ drives that have to be filled */
+static bool wants_filling(const obj_drive *d)
+{
+    return d->filling && obj_drive_writable(d);
+}
+
+static tarn_err fill_uploads(void *ctx, uint64_t upload_id)
+{
+    task *t = ctx;
+    tarn_task_counts n = {0};
+    unsigned open = 0;
+    tarn_err err = ending(t->s) ? TARN_E_CANCELED : obj_repair_upload(t->s, upload_id, &open);
+    if (err == TARN_E_QUORUM_READ) {
+        n.waiting = 1;
+        note(t, &n);
+    }
+    return err == TARN_E_CANCELED || err == TARN_E_NO_MEMORY ? err : TARN_OK;
+}
+
+/* One run for the drives of the list; they are done when nothing is left that waits. False: to be tried again. */
+static bool fill(task *t, bool resumed)
+{
+    tarn_store *s = t->s;
+    bool mine[OBJ_DRIVES_MAX] = {false};
+    uint64_t sum = 0;
+    tarn_task_status st;
+    for (size_t i = 0; i < s->drives_n; i++) {
+        mine[i] = wants_filling(&s->drives[i]);
+        sum = mine[i] ? tarn_crc64(sum, s->drives[i].uuid, sizeof s->drives[i].uuid) : sum;
+    }
+    if (!resumed || sum != t->drives_sum) {
+        pthread_mutex_lock(&s->tasks->lock);
+        t->status = (tarn_task_status){.state = TARN_TASK_RUNNING, .started_ms = tarn_now_ms()};
+        t->from = (obj_walk_pos){0};
+        t->drives_sum = sum;
+        pthread_mutex_unlock(&s->tasks->lock);
+    }
+    /* Uploads first: one that is completed meanwhile has been seen, or is a version when those are walked. */
+    tarn_err err = obj_scan_uploads(s, fill_uploads, t);
+    if (err) {
+        return false;
+    }
+    run(t);
+    copy_status(t, &st);
+    if (st.state != TARN_TASK_DONE || st.counts.waiting > 0) {
+        return false;
+    }
+    for (size_t i = 0; i < s->drives_n; i++) {
+        if (mine[i] && wants_filling(&s->drives[i])) {
+            err = obj_drive_filled(s, &s->drives[i]);
+        }
+    }
+    return err == TARN_OK;
+}
+
+void obj_fill_main(void *arg)
+{
+    tarn_store *s = arg;
+    task *t = &s->tasks->list[TARN_TASK_FILL];
+    bool resumed = take_wish(t); /* the run that the last stop interrupted: the same drives are still marked */
+    while (!ending(s)) {
+        bool any = false;
+        for (size_t i = 0; i < s->drives_n; i++) {
+            any = any || wants_filling(&s->drives[i]);
+        }
+        bool again = any && tarn_store_writable(s) && !fill(t, resumed);
+        resumed = false;
+        if (!nap(s, again ? FILL_RETRY_MS : TASK_NAP_MS * 5)) {
+            return;
         }
     }
 }
@@ -475,17 +581,21 @@ tarn_err tarn_task_start(tarn_store *s, tarn_task kind, const tarn_task_spec *sp
     }
     pthread_mutex_lock(&s->tasks->lock);
     if (t->status.state == TARN_TASK_RUNNING) {
-        err = TARN_E_CONFLICT;
-    } else {
-        t->status = (tarn_task_status){.state = TARN_TASK_RUNNING, .dry_run = spec->dry_run, .started_ms = tarn_now_ms()};
-        (void)fits(t->status.bucket, sizeof t->status.bucket, spec->bucket);
-        (void)fits(t->status.prefix, sizeof t->status.prefix, spec->prefix);
-        t->from = (obj_walk_pos){0};
-        t->wanted = true;
-        t->stop = false;
+        pthread_mutex_unlock(&s->tasks->lock);
+        return TARN_E_CONFLICT;
     }
+    t->status = (tarn_task_status){.state = TARN_TASK_RUNNING, .dry_run = spec->dry_run, .started_ms = tarn_now_ms()};
+    (void)fits(t->status.bucket, sizeof t->status.bucket, spec->bucket);
+    (void)fits(t->status.prefix, sizeof t->status.prefix, spec->prefix);
+    t->from = (obj_walk_pos){0};
+    t->stop = false;
+    tarn_task_status st = t->status;
     pthread_mutex_unlock(&s->tasks->lock);
-    return err;
+    save_at(t, &st, &(obj_walk_pos){0}); /* what was answered is begun, whatever becomes of this process */
+    pthread_mutex_lock(&s->tasks->lock);
+    t->wanted = true;
+    pthread_mutex_unlock(&s->tasks->lock);
+    return TARN_OK;
 }
 
 void tarn_task_stop(tarn_store *s, tarn_task kind)

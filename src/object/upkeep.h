@@ -48,6 +48,8 @@ typedef struct obj_walk {
     void *ctx;
 } obj_walk;
 tarn_err obj_walk_run(obj_walk *w);
+/* How many versions the walk would see. May park. */
+tarn_err obj_walk_count(tarn_store *s, tarn_str bucket, tarn_str prefix, uint64_t *out);
 
 /* ------------------------------------------------------------------ tasks */
 typedef struct obj_tasks obj_tasks;
@@ -55,5 +57,6 @@ tarn_err obj_tasks_new(tarn_store *s, const tarn_store_options *opt); /* s->task
 void obj_tasks_free(tarn_store *s);
 void obj_heal_main(void *arg); /* the fibers: arg is the store */
 void obj_scrub_main(void *arg);
+void obj_fill_main(void *arg);
 
 #endif

@@ -163,3 +163,70 @@ tarn_err obj_walk_run(obj_walk *w)
     tarn_free(p);
     return err;
 }
+
+/* ------------------------------------------------------------------ counting */
+#define COUNT_PAGE 4096
+
+typedef struct counting {
+    tarn_store *s;
+    tarn_str prefix;
+    uint64_t n, page_n;
+    char key[TARN_KEY_BYTES_MAX + 1];
+    size_t key_n;
+    uint64_t seq;
+} counting;
+
+static bool count_version(void *ctx, const tarn_version_row *row)
+{
+    counting *c = ctx;
+    if (++c->page_n < COUNT_PAGE) {
+        return true;
+    }
+    memcpy(c->key, row->key.p, row->key.n);
+    c->key_n = row->key.n;
+    c->seq = row->seq;
+    return false;
+}
+
+static tarn_err count_bucket(void *ctx, uint64_t bucket_id)
+{
+    counting *c = ctx;
+    c->key_n = 0;
+    c->seq = 0;
+    do {
+        tarn_list_query q = {
+            .bucket_id = bucket_id, .prefix = c->prefix, .after = {c->key, c->key_n}, .after_seq = c->seq, .versions = true};
+        tarn_list_sink sink = {count_version, no_prefix, c};
+        c->page_n = 0;
+        tarn_err err = tarn_meta_list(c->s->meta, &q, &sink);
+        if (err) {
+            return err;
+        }
+        c->n += c->page_n;
+        if (tarn_fiber_current()) {
+            tarn_fiber_yield();
+        }
+    } while (c->page_n == COUNT_PAGE);
+    return TARN_OK;
+}
+
+tarn_err obj_walk_count(tarn_store *s, tarn_str bucket, tarn_str prefix, uint64_t *out)
+{
+    counting *c = tarn_calloc(1, sizeof *c);
+    tarn_arena *a = tarn_arena_new(2 * TARN_BUCKET_CONFIG_BYTES_MAX);
+    tarn_bucket_row row;
+    tarn_err err = TARN_E_NO_MEMORY;
+    if (c && a) {
+        *c = (counting){.s = s, .prefix = prefix};
+        err = bucket.n > 0 ? tarn_meta_bucket_get(s->meta, NULL, bucket, a, &row) : obj_scan_buckets(s, count_bucket, c);
+    }
+    if (!err && bucket.n > 0) {
+        err = count_bucket(c, row.id);
+    }
+    if (!err) {
+        *out = c->n;
+    }
+    tarn_arena_free(a);
+    tarn_free(c);
+    return err;
+}

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "server.h"
+#include "admin_cli.h"
 
 #define KEPT_NAME "root-credentials"
 #define TOKEN_KEY_NAME "token-key"
@@ -193,6 +193,26 @@ static bool all_loopback(const tarn_server *s)
         all = all && tarn_addr_is_loopback(&s->addresses[i]);
     }
     return all;
+}
+
+/* ------------------------------------------------------------------ for commands that talk to the daemon */
+
+tarn_exit tarn_client_credentials(tarn_server *s, tarn_str *access_key, tarn_str *secret_key)
+{
+    credentials *c = TARN_ARENA_NEW(s->arena, credentials);
+    if (c == NULL) {
+        return tarn_complain(TARN_EXIT_FAILED, "out of memory");
+    }
+    tarn_exit x = from_configuration(s, c);
+    if (x == TARN_EXIT_OK && c->user.n == 0) {
+        c->user = c->password = TARN_STR("minioadmin");
+    }
+    if (x == TARN_EXIT_OK) {
+        x = check("the root's", c->user, c->password);
+    }
+    *access_key = c->user;
+    *secret_key = c->password;
+    return x;
 }
 
 /* ------------------------------------------------------------------ tokens */

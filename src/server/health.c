@@ -10,7 +10,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "server.h"
+#include "admin_cli.h"
 
 #define HEALTH_TIMEOUT_S 5
 
@@ -31,13 +31,10 @@ static bool parse_url(tarn_str url, target *t)
     return t->authority.n > 0;
 }
 
-/* Without a URL: where this environment's server listens, on loopback when that is every address. */
-static tarn_str default_authority(tarn_arena *arena)
+/* On loopback when the address is every address. */
+tarn_str tarn_client_authority(tarn_arena *arena, tarn_str address)
 {
-    const char *env = getenv("TARN_ADDRESS");
     tarn_str list[TARN_ADDRESSES_MAX];
-    env = env != NULL ? env : getenv("MINIO_ADDRESS");
-    tarn_str address = tarn_str_of(env != NULL && env[0] != '\0' ? env : tarn_option_rows[TARN_OPT_ADDRESS].def);
     if (tarn_option_list(address, list, TARN_ADDRESSES_MAX) > 0) {
         address = list[0];
     }
@@ -46,6 +43,14 @@ static tarn_str default_authority(tarn_arena *arena)
     tarn_str port = colon < 0 ? TARN_STR(":9000") : tarn_str_sub(address, (size_t)colon, address.n);
     bool any = host.n == 0 || tarn_str_eqc(host, "0.0.0.0") || tarn_str_eqc(host, "[::]");
     return tarn_arena_fmt(arena, "%.*s%.*s", TARN_STR_ARG(any ? TARN_STR("127.0.0.1") : host), TARN_STR_ARG(port));
+}
+
+/* Without a URL: where this environment's server listens. */
+static tarn_str default_authority(tarn_arena *arena)
+{
+    const char *env = getenv("TARN_ADDRESS");
+    env = env != NULL ? env : getenv("MINIO_ADDRESS");
+    return tarn_client_authority(arena, tarn_str_of(env != NULL && env[0] != '\0' ? env : tarn_option_rows[TARN_OPT_ADDRESS].def));
 }
 
 /* The status of the answer, or 0 with errno. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The commands: server, version, help, health.
+ * The commands: server, admin, version, help, health.
  */
 #include <stdio.h>
 #include <string.h>
@@ -59,6 +59,9 @@ int main(int argc, char **argv)
     }
     if (is(command, "help", "--help") || strcmp(command, "-h") == 0) {
         return (int)help(argc > 2 ? argv[2] : NULL);
+    }
+    if (strcmp(command, "admin") == 0) {
+        return (int)tarn_admin_command(argc - 2, argv + 2);
     }
     if (strcmp(command, "health") == 0) {
         return (int)tarn_health_command(argc > 2 ? argv[2] : NULL);

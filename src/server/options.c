@@ -96,6 +96,27 @@ static bool number_fits(const char *range, tarn_str value)
     return tarn_str_to_u64(value, &v) && v >= min && v <= max;
 }
 
+/* "90s", "15m", "24h", "30d"; "off" and 0 are none at all. */
+static bool duration_seconds(tarn_str v, uint64_t *out)
+{
+    static const struct {
+        char unit;
+        uint64_t seconds;
+    } units[] = {{'s', 1}, {'m', 60}, {'h', 3600}, {'d', 86400}};
+    uint64_t n = 0;
+    *out = 0;
+    if (tarn_str_ieqc(v, "off") || tarn_str_eqc(v, "0")) {
+        return true;
+    }
+    for (size_t i = 0; v.n > 1 && i < TARN_ARRAY_LEN(units); i++) {
+        if (v.p[v.n - 1] == units[i].unit && tarn_str_to_u64(tarn_str_sub(v, 0, v.n - 1), &n) && n <= TARN_OPTION_DAYS_MAX * 86400u) {
+            *out = n * units[i].seconds;
+            return *out <= TARN_OPTION_DAYS_MAX * 86400u;
+        }
+    }
+    return false;
+}
+
 static tarn_str normal_switch(tarn_str v)
 {
     bool on = tarn_str_ieqc(v, "on") || tarn_str_ieqc(v, "true") || tarn_str_ieqc(v, "yes") || tarn_str_eqc(v, "1");
@@ -107,6 +128,7 @@ static tarn_str normal_switch(tarn_str v)
 static tarn_err set_value(tarn_options *o, tarn_option_id id, tarn_str name, tarn_str value, tarn_option_source source, tarn_str *problem)
 {
     const tarn_option_row *row = &tarn_option_rows[id];
+    uint64_t seconds = 0;
     if (source < o->sources[id]) {
         return TARN_OK;
     }
@@ -121,6 +143,10 @@ static tarn_err set_value(tarn_options *o, tarn_option_id id, tarn_str name, tar
     }
     if (row->kind == TARN_OPTION_NUMBER && !number_fits(row->arg, value)) {
         return fail(o, problem, "%.*s must be a number in %s", TARN_STR_ARG(name), row->arg);
+    }
+    if (row->kind == TARN_OPTION_DURATION && !duration_seconds(value, &seconds)) {
+        return fail(o, problem, "%.*s must be a number and s, m, h or d (\"30d\"), at most %u days, or off", TARN_STR_ARG(name),
+                    TARN_OPTION_DAYS_MAX);
     }
     bool again = row->kind == TARN_OPTION_LIST && source == TARN_FROM_COMMAND_LINE && o->sources[id] == source;
     tarn_str copy =
@@ -138,6 +164,14 @@ uint64_t tarn_option_number(const tarn_options *o, tarn_option_id id)
     uint64_t v = 0;
     TARN_ASSERT(tarn_option_rows[id].kind == TARN_OPTION_NUMBER);
     TARN_ASSERT(tarn_str_to_u64(o->values[id], &v));
+    return v;
+}
+
+uint64_t tarn_option_seconds(const tarn_options *o, tarn_option_id id)
+{
+    uint64_t v = 0;
+    TARN_ASSERT(tarn_option_rows[id].kind == TARN_OPTION_DURATION);
+    TARN_ASSERT(duration_seconds(o->values[id], &v));
     return v;
 }
 

@@ -11,6 +11,7 @@
 #define TARN_DRIVES_MAX 128
 #define TARN_OPTION_BYTES_MAX 65536
 #define TARN_OPTION_WARNINGS_MAX 32
+#define TARN_OPTION_DAYS_MAX 36500u
 #define TARN_CONFIG_FILE_BYTES_MAX (256 * 1024)
 
 typedef enum tarn_option_id {
@@ -27,7 +28,8 @@ typedef enum tarn_option_kind {
     TARN_OPTION_WORDS,
     TARN_OPTION_SWITCH,
     TARN_OPTION_NUMBER,
-    TARN_OPTION_CHOICE
+    TARN_OPTION_CHOICE,
+    TARN_OPTION_DURATION /* a number and s, m, h or d; off */
 } tarn_option_kind;
 
 typedef enum tarn_option_source { TARN_FROM_DEFAULT, TARN_FROM_FILE, TARN_FROM_ENVIRONMENT, TARN_FROM_COMMAND_LINE } tarn_option_source;
@@ -60,6 +62,7 @@ typedef struct tarn_options {
 tarn_err tarn_options_parse(tarn_options *o, tarn_arena *arena, int words_n, char *const *words, char *const *environment,
                             tarn_str *problem);
 uint64_t tarn_option_number(const tarn_options *o, tarn_option_id id);
+uint64_t tarn_option_seconds(const tarn_options *o, tarn_option_id id); /* 0: off */
 bool tarn_option_is(const tarn_options *o, tarn_option_id id, const char *value);
 /* Splits a LIST; empty items are left out. Returns how many there are (at most max are written). */
 size_t tarn_option_list(tarn_str value, tarn_str *out, size_t max);

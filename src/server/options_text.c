@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "options.h"
+#include "server.h"
 
 #define WIDTH 78
 
@@ -28,6 +28,7 @@ static const struct {
 };
 
 static const char usage[] = "tarn server [--address HOST:PORT] [--config FILE] [OPTIONS] DRIVE...\n"
+                            "tarn admin COMMAND [OPTIONS] [DRIVE...]\n"
                             "tarn health [URL]\n"
                             "tarn version\n"
                             "tarn help [TOPIC | --man | --configuration]\n";
@@ -107,7 +108,8 @@ static void help_overview(tarn_sb *b)
 {
     tarn_sb_fmt(b, "tarn %s: S3 and an Iceberg REST catalog on local drives, in one daemon\n\n%s\n", TARN_VERSION, usage);
     tarn_sb_cstr(
-        b, "Drives are folders, best one a disk; \"/mnt/drive{1...6}\" stands for six of them.\n\nTopics of \"tarn help\": all, exit");
+        b,
+        "Drives are folders, best one a disk; \"/mnt/drive{1...6}\" stands for six of them.\n\nTopics of \"tarn help\": all, admin, exit");
     for (size_t i = 0; i < TARN_ARRAY_LEN(topics); i++) {
         tarn_sb_fmt(b, ", %s", topics[i].name);
     }
@@ -122,6 +124,10 @@ bool tarn_help_render(tarn_sb *b, const char *topic)
     }
     if (strcmp(topic, "exit") == 0) {
         help_exits(b);
+        return true;
+    }
+    if (strcmp(topic, "admin") == 0) {
+        tarn_admin_help_render(b);
         return true;
     }
     bool all = strcmp(topic, "all") == 0, found = all;

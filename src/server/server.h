@@ -103,6 +103,10 @@ tarn_exit tarn_health_command(const char *url);
 /* server.c: `tarn server …` */
 tarn_exit tarn_server_command(int words_n, char *const *words);
 
+/* admin_cli.c: `tarn admin …` */
+tarn_exit tarn_admin_command(int words_n, char *const *words);
+void tarn_admin_help_render(tarn_sb *b);
+
 /* A line on standard error for the person who started us, and the status. */
 tarn_exit tarn_complain(tarn_exit status, const char *fmt, ...) TARN_PRINTF(2, 3);
 

@@ -117,6 +117,8 @@ tarn_exit tarn_setup_store(tarn_server *s)
         .drives = s->opt.drives,
         .drives_n = s->opt.drives_n,
         .set_drives = (size_t)tarn_option_number(&s->opt, TARN_OPT_SET_DRIVES),
+        .scrub_interval_s = tarn_option_seconds(&s->opt, TARN_OPT_SCRUB_INTERVAL),
+        .scrub_bytes_per_s = tarn_option_number(&s->opt, TARN_OPT_SCRUB_RATE) * 1000000u,
     };
     tarn_err e = tarn_store_open(&so, &s->store, s->arena, &reason);
     if (e != TARN_OK) {
