@@ -146,16 +146,14 @@ static bool note_warehouse(void *ctx, const tarn_bucket_row *row)
     return ++o->n < 2;
 }
 
-static tarn_err find_warehouse(ice_req *q)
+tarn_err ice_warehouse_find(ice_req *q, tarn_str name)
 {
-    tarn_str name = TARN_STR_NULL;
-    if (q->raw_warehouse.p) {
-        ICE_TRY(ice_name_decode(q, q->raw_warehouse, false, &name));
-    } else {
-        only o = {.a = q->a};
+    only o = {.a = q->a};
+    if (name.n == 0) {
         ICE_TRY(tarn_meta_bucket_list(q->ice->meta, NULL, TARN_STR(""), TARN_STR(""), true, note_warehouse, &o));
         if (o.n != 1)
-            return ice_fail(&q->e, TARN_E_ICE_NO_WAREHOUSE, "Warehouse does not exist: the path names none, and there is not exactly one");
+            return ice_fail(&q->e, TARN_E_ICE_NO_WAREHOUSE,
+                            "The specified warehouse does not exist: the request names none, and there is not exactly one");
         name = o.name;
     }
     tarn_err err =
@@ -163,6 +161,17 @@ static tarn_err find_warehouse(ice_req *q)
     if (err == TARN_E_NO_SUCH_BUCKET || (err == TARN_OK && !q->wh.warehouse))
         return ice_fail(&q->e, TARN_E_ICE_NO_WAREHOUSE, "The specified warehouse does not exist: %.*s", TARN_STR_ARG(name));
     return err;
+}
+
+/* An empty segment is the name of no warehouse, unlike a path that has no such segment. */
+static tarn_err find_warehouse(ice_req *q)
+{
+    tarn_str name = TARN_STR("");
+    if (q->raw_warehouse.p && q->raw_warehouse.n == 0)
+        return ice_fail(&q->e, TARN_E_ICE_NO_WAREHOUSE, "The specified warehouse does not exist: its name is empty");
+    if (q->raw_warehouse.p)
+        ICE_TRY(ice_name_decode(q, q->raw_warehouse, false, &name));
+    return ice_warehouse_find(q, name);
 }
 
 static bool has_plus(tarn_str s)

@@ -196,6 +196,8 @@ void ice_hold_back(const tarn_iceberg *ice, uint64_t key); /* parks while a tran
 bool ice_run_at(ice_worker *w, void (*fn)(void *arg), void *arg);
 
 /* ------------------------------------------------------------------ common steps */
+/* q->wh by name; "" = the only one there is. ICE_NO_WAREHOUSE. */
+tarn_err ice_warehouse_find(ice_req *q, tarn_str name);
 tarn_str ice_warehouse_root(ice_req *q); /* "s3://bucket/" */
 void ice_ctx_fill(ice_req *q, tarn_str base_location, ice_ctx *out);
 /* The entity of the path, of that kind; else 404 with the kind's words. */

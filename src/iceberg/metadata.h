@@ -13,7 +13,6 @@
 /* ------------------------------------------------------------------ limits */
 #define ICE_UPDATES_MAX 100000 /* in one commit */
 #define ICE_REQUIREMENTS_MAX 10000
-#define ICE_SNAPSHOTS_MAX 1000000
 #define ICE_REF_NAME_BYTES_MAX 1024
 #define ICE_CLOCK_TOLERANCE_MS 60000 /* readers refuse logs that are out of order by more */
 #define ICE_METADATA_LOG_DEFAULT 100

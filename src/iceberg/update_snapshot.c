@@ -120,9 +120,6 @@ tarn_err ice_up_add_snapshot(ice_build *b, const json_t *u)
     ICE_TRY(ice_snapshot_ids(b, &ids));
     if (ice_id_set_has(ids, id))
         return ice_fail(b->e, TARN_E_ICE_VALIDATION, "Snapshot already exists for id: %lld", (long long)id);
-    if (ids->n >= ICE_SNAPSHOTS_MAX)
-        return ice_fail(b->e, TARN_E_ICE_VALIDATION, "Cannot add a snapshot: the table has %d, the most that is allowed",
-                        ICE_SNAPSHOTS_MAX);
     ICE_TRY(check_sequence(b, snapshot, parent >= 0));
     ICE_TRY(check_row_ids(b, snapshot));
     ICE_TRY(ice_id_set_add(b->ctx->arena, &b->snapshots, id));

@@ -12,7 +12,6 @@
 #include "build.h"
 
 #define VIEW_FORMAT_VERSION 1
-#define VIEW_VERSIONS_MAX 100000
 
 /* ------------------------------------------------------------------ versions */
 static tarn_err check_representations(const json_t *list, ice_error *e)
@@ -315,8 +314,6 @@ static tarn_err expire_versions(ice_build *b)
 
 static tarn_err finish(ice_build *b)
 {
-    if (json_array_size(ice_child(b, ICE_PART_VERSIONS)) > VIEW_VERSIONS_MAX)
-        return ice_fail(b->e, TARN_E_ICE_VALIDATION, "Invalid view: more than %d versions", VIEW_VERSIONS_MAX);
     ICE_TRY(check_dialects(b));
     ICE_TRY(log_current(b));
     return expire_versions(b);

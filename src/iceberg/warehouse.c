@@ -216,38 +216,6 @@ tarn_err ice_h_warehouse_delete(ice_req *q)
 }
 
 /* ------------------------------------------------------------------ configuration */
-typedef struct only {
-    tarn_arena *a;
-    tarn_str name;
-    size_t n;
-} only;
-
-static bool note_one(void *ctx, const tarn_bucket_row *row)
-{
-    only *o = ctx;
-    o->name = tarn_arena_str(o->a, row->name);
-    return ++o->n < 2;
-}
-
-static tarn_err choose(ice_req *q)
-{
-    const tarn_param *p = tarn_req_param(q->http, "warehouse");
-    tarn_str name = p ? plain_name(p->value) : TARN_STR("");
-    if (name.n == 0) {
-        only o = {.a = q->a};
-        ICE_TRY(tarn_meta_bucket_list(q->ice->meta, NULL, TARN_STR(""), TARN_STR(""), true, note_one, &o));
-        if (o.n != 1)
-            return ice_fail(&q->e, TARN_E_ICE_BAD_REQUEST,
-                            "The request names no warehouse, and there is not exactly one: set the warehouse property");
-        name = o.name;
-    }
-    tarn_err err =
-        name.n <= TARN_BUCKET_NAME_BYTES_MAX ? tarn_meta_bucket_get(q->ice->meta, NULL, name, q->a, &q->wh) : TARN_E_NO_SUCH_BUCKET;
-    if (err == TARN_E_NO_SUCH_BUCKET || (err == TARN_OK && !q->wh.warehouse))
-        return ice_fail(&q->e, TARN_E_ICE_NO_WAREHOUSE, "The specified warehouse does not exist: %.*s", TARN_STR_ARG(name));
-    return err;
-}
-
 /* Where clients reach the S3 API: as configured, else as they reached the catalog. */
 static void write_endpoint(ice_req *q, tarn_sb *b)
 {
@@ -274,7 +242,8 @@ tarn_err ice_h_config(ice_req *q)
 {
     tarn_sb b;
     tarn_str region = tarn_str_of(q->ice->region);
-    ICE_TRY(choose(q));
+    const tarn_param *p = tarn_req_param(q->http, "warehouse");
+    ICE_TRY(ice_warehouse_find(q, p ? plain_name(p->value) : TARN_STR("")));
     tarn_sb_init(&b, ICE_LIST_BYTES_MAX);
     tarn_sb_cstr(&b, "{\"defaults\":{\"client.region\":");
     ice_json_write_string(&b, region);

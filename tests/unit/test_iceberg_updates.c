@@ -614,15 +614,50 @@ static void time_never_goes_back(void **state)
     json_decref(md);
 }
 
+static void updates_have_a_maximum(void **state)
+{
+    (void)state;
+    json_t *md = t_table(2), *one = t_json("{'action':'set-properties','updates':{'n':'1'}}"), *list = json_array();
+    ice_ctx ctx = t_ctx("");
+    ice_result r = {0};
+    for (int i = 0; i < ICE_UPDATES_MAX; i++)
+        json_array_append(list, one);
+    assert_int_equal(ice_table_apply(md, NULL, list, &ctx, &r, &t_error), TARN_OK);
+    ice_result_release(&r);
+    json_array_append(list, one);
+    t_says(ice_table_apply(md, NULL, list, &ctx, &r, &t_error), TARN_E_ICE_BAD_REQUEST, "100001 updates, 100000 are allowed");
+    json_decref(list);
+    json_decref(one);
+    json_decref(md);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, t_setup, t_teardown)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(assign_uuid),      T(upgrade_format),       T(set_location),    T(properties),      T(add_schema),
-        T(schema_faults),    T(identifier_fields),    T(default_values),  T(add_spec),        T(spec_faults),
-        T(sort_orders),      T(add_snapshot),         T(snapshots_of_v1), T(row_lineage),     T(refs),
-        T(remove_snapshots), T(snapshot_log_rules),   T(statistics),      T(encryption_keys), T(metadata_log_has_a_maximum),
-        T(unknown_things),   T(time_never_goes_back),
+        T(assign_uuid),
+        T(upgrade_format),
+        T(set_location),
+        T(properties),
+        T(add_schema),
+        T(schema_faults),
+        T(identifier_fields),
+        T(default_values),
+        T(add_spec),
+        T(spec_faults),
+        T(sort_orders),
+        T(add_snapshot),
+        T(snapshots_of_v1),
+        T(row_lineage),
+        T(refs),
+        T(remove_snapshots),
+        T(snapshot_log_rules),
+        T(statistics),
+        T(encryption_keys),
+        T(metadata_log_has_a_maximum),
+        T(unknown_things),
+        T(time_never_goes_back),
+        T(updates_have_a_maximum),
     };
     return cmocka_run_group_tests_name("iceberg updates", tests, NULL, NULL);
 }

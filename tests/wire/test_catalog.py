@@ -486,6 +486,32 @@ def commits_of_a_table_that_goes():
     true(results <= {(200, None), (404, "NoSuchTableException"), (409, "CommitFailedException")}, f"answers {results}")
 
 
+@case
+def limits_of_requests():
+    ns = namespace()
+    levels = [urllib.parse.unquote(ns[12:])]
+    table(ns)
+
+    def tx(n):
+        return C.catalog("POST", P + "/transactions/commit", {"table-changes": [{"identifier": {"namespace": levels, "name": f"x{i}"}, "updates": []} for i in range(n)]})
+
+    refused(tx(1000), 404, "NoSuchTableException", "1,000 tables are read")
+    refused(tx(1001), 400, "BadRequestException", "1,001 are not")
+    big = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": ""}}]}
+    room = 32 * 1024 * 1024 - len(json.dumps(big))
+    big["updates"][0]["updates"]["k"] = "x" * room
+    eq(C.catalog("POST", P + ns + "/tables/t", big).status, 200, "a commit of 32 MiB")
+    eq(commit(ns + "/tables/t", [{"action": "remove-properties", "removals": ["k"]}]).status, 200, "and away with it")
+    big["updates"][0]["updates"]["k"] += "x"
+    body = json.dumps(big).encode()
+    head, _ = C.signed_headers("POST", "/_iceberg" + P + ns + "/tables/t", None, [("Content-Length", str(len(body)))], body, "s3tables")
+    refused(C.exchange("POST", "/_iceberg" + P + ns + "/tables/t", head), 400, "BadRequestException", "a byte more is refused before it is sent")
+    parts = {f"k{i}": "v" * 65000 for i in range(4)}
+    eq(call("POST", ns + "/properties", {"updates": parts}).status, 200, "260,000 bytes of properties")
+    refused(call("POST", ns + "/properties", {"updates": {"more": "v" * 3000}}), 400, "BadRequestException", "past 256 KiB")
+    eq(sorted(k for k in call("GET", ns).json()["properties"] if k != "location"), sorted(parts), "which changed nothing")
+
+
 # ---------------------------------------------------------------------------------------------- warehouses
 @case
 def warehouses_and_their_buckets():
@@ -498,6 +524,7 @@ def warehouses_and_their_buckets():
     refused(C.delete(b), 409, "BucketNotEmpty")
     eq(C.catalog("DELETE", "/v1/warehouses/" + b, query={"preserve-bucket": "true"}).status, 204, "the bucket stays")
     refused(C.catalog("GET", "/v1/config", query={"warehouse": b}), 404, "NoSuchWarehouseException")
+    refused(C.catalog("GET", "/v1//namespaces"), 404, "NoSuchWarehouseException", "an empty prefix")
     eq(C.catalog("POST", "/v1/warehouses", {"name": b, "upgrade-existing": True}).status, 200, "and again")
     eq(C.catalog("DELETE", "/v1/warehouses/" + b, query={"force": "true"}).status, 204, "force")
     refused(C.get(b, "mine"), 404, "NoSuchBucket")
