@@ -428,7 +428,7 @@ static void *committer_main(void *arg)
 /* ------------------------------------------------------------------ callers */
 static tarn_err submit(meta_committer *k, request *r)
 {
-    if (atomic_fetch_add_explicit(&k->waiting, 1, memory_order_relaxed) >= TARN_META_QUEUE_MAX) {
+    if (atomic_fetch_add_explicit(&k->waiting, 1, memory_order_relaxed) >= k->meta->queue_max) {
         atomic_fetch_sub_explicit(&k->waiting, 1, memory_order_relaxed);
         return TARN_E_SLOW_DOWN;
     }

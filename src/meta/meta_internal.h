@@ -127,6 +127,7 @@ struct tarn_meta {
     meta_conn *writer;
     meta_committer *committer;
     meta_checkpoint_plan plan;
+    unsigned queue_max; /* TARN_META_QUEUE_MAX; tests make it small */
     uint64_t cache_bytes;
     bool read_only; /* fewer copies than the write quorum: nothing can be committed */
     pthread_key_t reader_key;

@@ -10,8 +10,8 @@
  *  1. meta_mirror_run() and meta_mirror_mark() return 0 only when at least write_quorum copies have done all of it and all
  *     copies that have not are out, with a lower generation on disk than the good ones.
  *  2. quorum_lost is sticky: once too few are left nothing is written any more, also where a drive seems to recover.
- *  3. A full drive (-ENOSPC while writing) is not a broken one when the quorum needs it: nothing is taken out then, SQLite
- *     rolls back and may try again later.
+ *  3. A full drive (-ENOSPC while writing) is not a broken one when the quorum needs it: it is not taken out then, SQLite
+ *     rolls back and may try again later. (A drive that fails otherwise at the same time goes out all the same.)
  *
  * Threads: one writer at a time (the opener, later the committer); reads from any thread. The files of a copy stay open
  * until the store closes, so a reader never sees a descriptor go away.
@@ -230,19 +230,21 @@ int meta_mirror_mark(meta_mirror *v, meta_gen_state state, bool next)
     return atomic_load(&v->quorum_lost) ? -EIO : 0;
 }
 
-/* Is the drives' being full all that went wrong, and are the full ones needed for the quorum? */
-static bool only_full(const meta_mirror *v, const meta_job_result *results)
+static bool is_full(const meta_job_result *r)
 {
-    size_t full = 0;
+    return !r->in_sync && (r->error == -ENOSPC || r->error == -EDQUOT);
+}
+
+/* Are the drives that are full needed for the quorum, once those that failed otherwise are out? */
+static bool full_needed(const meta_mirror *v, const meta_job_result *results)
+{
+    size_t full = 0, broken = 0;
 
     for (size_t i = 0; i < v->n; i++) {
-        if (results[i].error == 0)
-            continue;
-        if (results[i].in_sync || (results[i].error != -ENOSPC && results[i].error != -EDQUOT))
-            return false;
-        full++;
+        full += is_full(&results[i]) ? 1 : 0;
+        broken += results[i].error != 0 && !is_full(&results[i]) ? 1 : 0;
     }
-    return full > 0 && atomic_load(&v->good_n) - full < v->write_quorum;
+    return full > 0 && atomic_load(&v->good_n) - full - broken < v->write_quorum;
 }
 
 int meta_mirror_run(meta_mirror *v, const meta_job *job)
@@ -275,13 +277,15 @@ int meta_mirror_run(meta_mirror *v, const meta_job *job)
     }
     if (!failed)
         return 0;
-    if (only_full(v, results))
-        return -ENOSPC;
+    bool keep_full = full_needed(v, results), out = false;
     for (size_t i = 0; i < v->n; i++) {
-        if (results[i].error != 0)
-            copy_out(v, &v->copies[i], results[i].error);
+        if (results[i].error == 0 || (keep_full && is_full(&results[i])))
+            continue;
+        copy_out(v, &v->copies[i], results[i].error);
+        out = true;
     }
-    return meta_mirror_mark(v, META_GEN_DIRTY, true);
+    int e = out ? meta_mirror_mark(v, META_GEN_DIRTY, true) : 0;
+    return e == 0 && keep_full ? -ENOSPC : e;
 }
 
 /* ------------------------------------------------------------------ the database's sync in the background */

@@ -253,7 +253,7 @@ int main(int argc, char **argv)
     tarn_random(B.payload, sizeof(B.payload));
     B.rows = numbers[0];
     B.fibers = numbers[1];
-    B.latency_us = calloc(B.rows, sizeof(uint32_t));
+    B.latency_us = tarn_calloc(B.rows, sizeof(uint32_t));
     if (B.latency_us == NULL || tarn_meta_open(&opt, &B.m) != TARN_OK)
         return 1;
     run_put();
@@ -263,6 +263,6 @@ int main(int argc, char **argv)
     run_list(false);
     run_list(true);
     tarn_meta_close(B.m);
-    free(B.latency_us);
+    tarn_free(B.latency_us);
     return 0;
 }

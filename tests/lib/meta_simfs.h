@@ -105,7 +105,7 @@ static void sim_apply_size(uint8_t *image, uint64_t *image_n, uint64_t size)
 
 static void sim_note(sim_file *f, uint64_t off, const void *p, size_t n, bool truncate)
 {
-    sim_pending *w = malloc(sizeof(*w) + n);
+    sim_pending *w = tarn_malloc(sizeof(*w) + n);
 
     if (w == NULL)
         abort();
@@ -124,7 +124,7 @@ static void sim_forget(sim_file *f)
     while (f->first != NULL) {
         sim_pending *w = f->first;
         f->first = w->next;
-        free(w);
+        tarn_free(w);
     }
     f->end = &f->first;
 }
@@ -151,8 +151,8 @@ static int sim_open(tarn_fs *fs, const char *path, int flags, int mode, int64_t 
         tarn_sb_init_fixed(&b, f->path, sizeof(f->path));
         tarn_sb_cstr(&b, path);
         f->drive = (size_t)(path[1] - '0');
-        f->now = calloc(1, SIM_FILE_BYTES_MAX);
-        f->durable = calloc(1, SIM_FILE_BYTES_MAX);
+        f->now = tarn_calloc(1, SIM_FILE_BYTES_MAX);
+        f->durable = tarn_calloc(1, SIM_FILE_BYTES_MAX);
         f->end = &f->first;
         if (b.failed || f->now == NULL || f->durable == NULL || f->drive >= SIM_DRIVES_MAX)
             abort();
@@ -313,7 +313,7 @@ static int sim_lock(tarn_fs *fs, int64_t handle)
 
 static TARN_UNUSED sim *sim_new(uint64_t seed)
 {
-    sim *s = calloc(1, sizeof(*s));
+    sim *s = tarn_calloc(1, sizeof(*s));
 
     if (s == NULL || pthread_mutex_init(&s->lock, NULL) != 0)
         abort();
@@ -339,11 +339,11 @@ static TARN_UNUSED void sim_free(sim *s)
         if (!s->files[i].used)
             continue;
         sim_forget(&s->files[i]);
-        free(s->files[i].now);
-        free(s->files[i].durable);
+        tarn_free(s->files[i].now);
+        tarn_free(s->files[i].durable);
     }
     pthread_mutex_destroy(&s->lock);
-    free(s);
+    tarn_free(s);
 }
 
 /* One unsynced write: each of its sectors came through or not; a truncation as a whole. */

@@ -234,33 +234,52 @@ static void *one_put_main(void *arg)
     return NULL;
 }
 
+static void gate_close(fixture *f, gate *g, void *args[2], pthread_t *thread)
+{
+    *g = (gate){.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    args[0] = f;
+    args[1] = g;
+    assert_int_equal(pthread_create(thread, NULL, gate_main, args), 0);
+    pthread_mutex_lock(&g->lock);
+    while (!g->inside)
+        pthread_cond_wait(&g->changed, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static void gate_open(gate *g)
+{
+    pthread_mutex_lock(&g->lock);
+    g->open = true;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* Until n more commits have been asked for than `before`; they are counted just before they queue. */
+static void commits_wait(int64_t before, int64_t n)
+{
+    for (int i = 0; i < 5000 && tarn_metric_get(TARN_M_META_COMMITS) < before + n; i++)
+        (void)usleep(1000);
+    (void)usleep(50000);
+}
+
 /* The committer is held in one transaction while twenty more queue up: they make one group. Some of them fail after having
  * written; the others must not notice. */
 static void test_failing_members_of_a_group(void **state)
 {
     fixture *f = *state;
-    gate g = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-    void *gate_args[2] = {f, &g};
+    gate g;
+    void *gate_args[2];
     pthread_t gate_thread;
     one_put puts[20];
 
-    assert_int_equal(pthread_create(&gate_thread, NULL, gate_main, gate_args), 0);
-    pthread_mutex_lock(&g.lock);
-    while (!g.inside)
-        pthread_cond_wait(&g.changed, &g.lock);
-    pthread_mutex_unlock(&g.lock);
+    gate_close(f, &g, gate_args, &gate_thread);
     int64_t groups = tarn_metric_get(TARN_M_META_GROUPS), commits = tarn_metric_get(TARN_M_META_COMMITS);
     for (uint64_t i = 0; i < 20; i++) {
         puts[i].p = (put){.f = f, .who = 1, .number = i, .fail_with = i % 5 == 2 ? TARN_E_PRECONDITION_FAILED : TARN_OK};
         assert_int_equal(pthread_create(&puts[i].thread, NULL, one_put_main, &puts[i]), 0);
     }
-    for (int i = 0; i < 5000 && tarn_metric_get(TARN_M_META_COMMITS) < commits + 20; i++)
-        (void)usleep(1000);
-    (void)usleep(50000); /* counted just before they queue */
-    pthread_mutex_lock(&g.lock);
-    g.open = true;
-    pthread_cond_broadcast(&g.changed);
-    pthread_mutex_unlock(&g.lock);
+    commits_wait(commits, 20);
+    gate_open(&g);
     for (size_t i = 0; i < 20; i++) {
         assert_int_equal(pthread_join(puts[i].thread, NULL), 0);
         assert_int_equal(puts[i].result, puts[i].p.fail_with);
@@ -268,6 +287,85 @@ static void test_failing_members_of_a_group(void **state)
     assert_int_equal(pthread_join(gate_thread, NULL), 0);
     assert_int_equal(tarn_metric_get(TARN_M_META_GROUPS) - groups, 2); /* the gate's, and one for all of them */
     assert_int_equal(rows(f), 16);
+}
+
+/* More than a group takes are waiting: the rest makes the next group. */
+#define CROWD (META_GROUP_MAX + 1)
+
+static void crowd_fiber(void *arg)
+{
+    const fiber_arg *t = arg;
+    put p = {.f = t->g->f, .who = 9, .number = t->who};
+
+    assert_int_equal(tarn_meta_commit(t->g->f->m, put_run, &p), TARN_OK);
+    if (--t->g->alive == 0)
+        tarn_loop_stop(t->g->loop);
+}
+
+static void *crowd_main(void *arg)
+{
+    fiber_group *g = arg;
+    fiber_arg *args = tarn_calloc(CROWD, sizeof(*args));
+
+    assert_non_null(args);
+    g->alive = CROWD;
+    for (uint64_t i = 0; i < CROWD; i++) {
+        args[i] = (fiber_arg){g, i};
+        assert_int_equal(tarn_fiber_spawn(g->loop, crowd_fiber, &args[i], "crowd"), TARN_OK);
+    }
+    tarn_loop_run(g->loop);
+    tarn_free(args);
+    return NULL;
+}
+
+static void test_group_maximum(void **state)
+{
+    fixture *f = *state;
+    gate g;
+    void *gate_args[2];
+    pthread_t gate_thread, loop_thread;
+    const tarn_loop_options opt = {.backend = TARN_IO_THREADS, .threads = 1, .name = "test"};
+    fiber_group group = {.f = f};
+
+    assert_int_equal(tarn_loop_create(&opt, &group.loop), TARN_OK);
+    gate_close(f, &g, gate_args, &gate_thread);
+    int64_t groups = tarn_metric_get(TARN_M_META_GROUPS), commits = tarn_metric_get(TARN_M_META_COMMITS);
+    assert_int_equal(pthread_create(&loop_thread, NULL, crowd_main, &group), 0);
+    commits_wait(commits, CROWD);
+    gate_open(&g);
+    assert_int_equal(pthread_join(loop_thread, NULL), 0);
+    assert_int_equal(pthread_join(gate_thread, NULL), 0);
+    tarn_loop_destroy(group.loop);
+    assert_int_equal(tarn_metric_get(TARN_M_META_GROUPS) - groups, 3); /* the gate's, a full one, and one of one */
+    assert_int_equal(rows(f), CROWD);
+}
+
+static void test_queue_maximum(void **state)
+{
+    fixture *f = *state;
+    gate g;
+    void *gate_args[2];
+    pthread_t gate_thread;
+    one_put puts[3];
+
+    f->m->queue_max = 3; /* the gate and two more */
+    gate_close(f, &g, gate_args, &gate_thread);
+    int64_t commits = tarn_metric_get(TARN_M_META_COMMITS);
+    for (uint64_t i = 0; i < 2; i++) {
+        puts[i].p = (put){.f = f, .who = 1, .number = i};
+        assert_int_equal(pthread_create(&puts[i].thread, NULL, one_put_main, &puts[i]), 0);
+    }
+    commits_wait(commits, 2);
+    puts[2].p = (put){.f = f, .who = 1, .number = 2};
+    assert_int_equal(tarn_meta_commit(f->m, put_run, &puts[2].p), TARN_E_SLOW_DOWN);
+    gate_open(&g);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(puts[i].thread, NULL), 0);
+        assert_int_equal(puts[i].result, TARN_OK);
+    }
+    assert_int_equal(pthread_join(gate_thread, NULL), 0);
+    assert_int_equal(tarn_meta_commit(f->m, put_run, &puts[2].p), TARN_OK);
+    assert_int_equal(rows(f), 3);
 }
 
 static tarn_err fail_only(tarn_meta_tx *tx, void *arg)
@@ -474,16 +572,9 @@ int main(void)
 {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, threaded_setup, fixture_teardown)
     const struct CMUnitTest tests[] = {
-        T(test_threads),
-        T(test_fibers),
-        T(test_failing_members_of_a_group),
-        T(test_failures),
-        T(test_sees_its_own_changes),
-        T(test_time_never_goes_back),
-        T(test_log_is_bounded),
-        T(test_idle_checkpoint),
-        T(test_reader_connections),
-        T(test_statements_use_indexes),
+        T(test_threads),        T(test_fibers),          T(test_failing_members_of_a_group), T(test_group_maximum),
+        T(test_queue_maximum),  T(test_failures),        T(test_sees_its_own_changes),       T(test_time_never_goes_back),
+        T(test_log_is_bounded), T(test_idle_checkpoint), T(test_reader_connections),         T(test_statements_use_indexes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
