@@ -3,7 +3,7 @@
  * Contexts: what one thread keeps for itself, that is block buffers and open files.
  *
  * A block buffer is [headroom][data: k shards][tailroom][parity: m shards]; headroom and tailroom let the header and
- * trailer of a small record lie beside its data, so that it reaches the drive in one write.
+ * trailer of a record lie beside its data, so that it reaches the drive in one write. Data and parity begin on a page.
  *
  * Invariants:
  *  1. A buffer is freed by the thread that made it, when its last reference goes.
@@ -81,7 +81,7 @@ static obj_block *block_make(obj_ctx *c, bool small)
     b->cap = small ? OBJ_SMALL_BLOCK_BYTES : TARN_BLOCK_BYTES;
     b->shard_max = obj_shard_len(b->cap, s->k);
     size_t tail_off = OBJ_HEADROOM_BYTES + s->k * b->shard_max;
-    size_t parity_off = (tail_off + OBJ_TAILROOM_BYTES + OBJ_SHARD_ALIGN - 1) / OBJ_SHARD_ALIGN * OBJ_SHARD_ALIGN;
+    size_t parity_off = (tail_off + OBJ_TAILROOM_BYTES + OBJ_PAGE_BYTES - 1) / OBJ_PAGE_BYTES * OBJ_PAGE_BYTES;
     b->mem = tarn_aligned_alloc(OBJ_PAGE_BYTES, parity_off + s->m * b->shard_max);
     if (!b->mem) {
         tarn_free(b);

@@ -389,6 +389,26 @@ static int make_dirs(tarn_store *s, const obj_drive *d)
     return rc == 0 ? sync_below(s, d, "") : rc;
 }
 
+/*
+ * Does the drive take O_DIRECT, page by page? Tried on the lock file, which is ours now and stays empty. Where it does not
+ * (some file systems), everything is written through the page cache.
+ */
+static bool direct_works(tarn_store *s, const obj_drive *d)
+{
+    char path[TARN_PATH_BYTES_MAX];
+    tarn_file *f = NULL;
+    bool works = false;
+    uint8_t *page = tarn_aligned_alloc(OBJ_PAGE_BYTES, OBJ_PAGE_BYTES);
+    if (page && s->fs->real && obj_path(d, "lock", path) && tarn_file_open_sync(s->fs, path, O_RDWR | O_DIRECT | O_CLOEXEC, 0, &f) == 0) {
+        memset(page, 0, OBJ_PAGE_BYTES);
+        works = tarn_file_pwrite_sync(f, page, OBJ_PAGE_BYTES, 0) == OBJ_PAGE_BYTES;
+        works = s->fs->truncate(s->fs, tarn_file_handle(f), 0) == 0 && works;
+    }
+    tarn_file_unref(f);
+    tarn_free(page);
+    return works;
+}
+
 /* Negative errno; -EWOULDBLOCK when another process has it. */
 static int drive_lock(tarn_store *s, obj_drive *d)
 {
@@ -407,6 +427,7 @@ static int drive_lock(tarn_store *s, obj_drive *d)
             d->lock = NULL;
         }
     }
+    d->direct = rc == 0 && direct_works(s, d);
     return rc;
 }
 

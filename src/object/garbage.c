@@ -53,7 +53,7 @@ static void free_blob(void *arg)
 {
     free_job *j = arg;
     const obj_blob *b = j->blob;
-    uint64_t bytes = b->head_bytes + obj_record_data_bytes(b) + obj_trailer_bytes(obj_blob_blocks(b));
+    uint64_t bytes = obj_record_bytes(b);
     for (unsigned i = 0; i < (unsigned)(b->k + b->m); i++) {
         obj_drive *d = obj_drive_at(j->s, b->set, obj_blob_drive(b, i, j->s->n));
         if (!obj_drive_writable(d)) {

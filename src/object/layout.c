@@ -45,7 +45,8 @@ size_t obj_shard_len(size_t block_len, unsigned k)
         return block_len;
     }
     size_t n = (block_len + k - 1) / k;
-    return (n + OBJ_SHARD_ALIGN - 1) / OBJ_SHARD_ALIGN * OBJ_SHARD_ALIGN;
+    size_t align = n > OBJ_STAGE_BYTES_MAX ? OBJ_PAGE_BYTES : OBJ_SHARD_ALIGN;
+    return (n + align - 1) / align * align;
 }
 
 uint64_t obj_shard_offset(const obj_blob *b, uint64_t block)
@@ -60,6 +61,12 @@ uint64_t obj_record_data_bytes(const obj_blob *b)
         return 0;
     }
     return (blocks - 1) * obj_shard_len(b->block_bytes, b->k) + obj_shard_len(obj_block_len(b, blocks - 1), b->k);
+}
+
+uint64_t obj_record_bytes(const obj_blob *b)
+{
+    uint64_t n = b->head_bytes + obj_record_data_bytes(b) + obj_trailer_bytes(obj_blob_blocks(b));
+    return (n + OBJ_PAGE_BYTES - 1) / OBJ_PAGE_BYTES * OBJ_PAGE_BYTES;
 }
 
 unsigned obj_blob_drive(const obj_blob *b, unsigned shard, unsigned set_drives)

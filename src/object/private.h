@@ -22,11 +22,11 @@
 /* ------------------------------------------------------------------ limits and on-disk numbers */
 #define OBJ_DRIVES_MAX (TARN_SET_DRIVES_MAX * TARN_SETS_MAX)
 #define OBJ_HEADROOM_BYTES 4096            /* before a block's data: room for a record's header */
-#define OBJ_TAILROOM_BYTES 256             /* behind it: room for a trailer */
+#define OBJ_TAILROOM_BYTES 8192            /* behind it: room for a trailer and its padding */
+#define OBJ_STAGE_BYTES_MAX (64 * 1024)    /* a shard up to this size is copied beside its header: one write instead of three */
 #define OBJ_SMALL_BLOCK_BYTES (128 * 1024) /* data of a small block buffer */
-#define OBJ_SHARD_ALIGN 64                 /* shards of k > 1 are padded to this */
-#define OBJ_PAGE_BYTES 4096
-#define OBJ_SECTOR_BYTES 512
+#define OBJ_SHARD_ALIGN 64                 /* shards of k > 1 are padded to this; long ones to a page */
+#define OBJ_PAGE_BYTES 4096                /* records, and writes to drives, begin and end on such a boundary (O_DIRECT) */
 #define OBJ_BLOCKS_FREE_MAX 8 /* big buffers a context keeps */
 #define OBJ_SMALL_BLOCKS_FREE_MAX 64
 #define OBJ_FDS_MAX 256                  /* files a context keeps open */
@@ -74,6 +74,7 @@ size_t obj_block_len(const obj_blob *b, uint64_t block);
 size_t obj_shard_len(size_t block_len, unsigned k);
 uint64_t obj_shard_offset(const obj_blob *b, uint64_t block); /* of the block's shard within the record */
 uint64_t obj_record_data_bytes(const obj_blob *b);            /* all blocks of one shard */
+uint64_t obj_record_bytes(const obj_blob *b);                 /* the whole record with its padding */
 uint64_t obj_blob_sum(const obj_blob *b, uint64_t block, unsigned shard);
 /* Checksum of one shard block: identity first, then the bytes. */
 uint64_t obj_shard_sum(uint64_t blob_id, uint64_t block, unsigned shard, const void *p, size_t n);
@@ -114,7 +115,8 @@ typedef struct obj_drive {
     _Atomic(const char *) reason;
     tarn_file *lock;
     uint8_t uuid[16];
-    bool filling; /* format record says: not healed yet */
+    atomic_bool filling; /* format record says: not healed yet */
+    bool direct;  /* takes O_DIRECT writes: large data then goes past the page cache */
 } obj_drive;
 #define OBJ_REASON_BYTES_MAX 1024
 

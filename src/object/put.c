@@ -161,7 +161,8 @@ static tarn_err build_header(tarn_put *p, uint64_t size)
                             .retention = p->spec.retention,
                             .retain_until_ms = p->spec.retain_until_ms,
                             .legal_hold = p->spec.legal_hold};
-    size_t align = p->blob.cls == OBJ_CLASS_FILE ? OBJ_PAGE_BYTES : OBJ_SHARD_ALIGN;
+    size_t first = p->blob.cls == OBJ_CLASS_FILE ? TARN_BLOCK_BYTES : obj_block_len(&p->blob, 0);
+    size_t align = obj_shard_len(first, p->blob.k) > OBJ_STAGE_BYTES_MAX ? OBJ_PAGE_BYTES : OBJ_SHARD_ALIGN;
     a.checksum = (tarn_checksum){0}; /* not known yet; it can be computed from the data */
     tarn_err err = tarn_attrs_pack(&a, p->arena, &info.attrs);
     if (err) {
@@ -169,7 +170,7 @@ static tarn_err build_header(tarn_put *p, uint64_t size)
     }
     p->blob.head_bytes = (uint32_t)obj_header_bytes(&p->blob, &info, align);
     if (p->blob.cls == OBJ_CLASS_SEGMENT) {
-        p->record_bytes = p->blob.head_bytes + obj_record_data_bytes(&p->blob) + obj_trailer_bytes(obj_blob_blocks(&p->blob));
+        p->record_bytes = obj_record_bytes(&p->blob);
         err = obj_seg_reserve(p->ctx, p->blob.set, p->record_bytes, &p->seg, &p->blob.offset);
         if (err) {
             return err;

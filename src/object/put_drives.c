@@ -5,9 +5,13 @@
  * One batch of writes per block. A shard's header goes out with the first block, its trailer with the last; where the block
  * buffer has room around the data, or the shard is small enough to be copied, that is one write.
  *
+ * Files are opened with O_DIRECT where the drive takes it: large data would only push other things out of the page cache, a
+ * copy into it costs more than the write, and buffered writes run on the kernel's helper threads.
+ *
  * Invariants:
  *  1. What a batch writes from lives until the batch has ended, even when the upload is gone (flight_memory).
  *  2. The sums of a block are appended exactly once, in the order of blocks and shards.
+ *  3. Every write begins and ends on a page, in the file and (the begin) in memory.
  * Memory and threads: see put.c.
  */
 #include "put.h"
@@ -16,12 +20,11 @@
 #include <fcntl.h>
 #include <string.h>
 
-#define STAGE_BYTES_MAX (64 * 1024) /* a shard up to this size is copied beside its header: one write instead of three */
-
 /* What one batch of writes needs until its end, even past the life of the put (a drive that hangs). */
 typedef struct flight_memory {
     obj_block *block;
-    uint8_t *extra;
+    obj_block *extra; /* headers, trailers, staged shards */
+    uint8_t *more;    /* the same where a block is too small */
 } flight_memory;
 
 unsigned obj_put_shards(const tarn_put *p)
@@ -57,6 +60,38 @@ void obj_put_take_segment(tarn_put *p)
     }
 }
 
+/*
+ * Space for all of it: writes then neither extend the file nor wait for each other, and a full drive shows at once. Of no
+ * use through the page cache, or where the size isn't known.
+ */
+static tarn_err allocate_files(tarn_put *p)
+{
+    unsigned n = obj_put_shards(p);
+    if (p->blob.size == 0) {
+        return TARN_OK;
+    }
+    tarn_batch *b = tarn_batch_new(n);
+    if (!b) {
+        return TARN_E_NO_MEMORY;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        if (p->files[i] && obj_drive_at(p->s, p->blob.set, obj_blob_drive(&p->blob, i, p->s->n))->direct) {
+            *tarn_batch_add(b) =
+                (tarn_op){.code = TARN_OP_ALLOCATE, .file = p->files[i], .len = obj_record_bytes(&p->blob), .ctx = (void *)(uintptr_t)i};
+        }
+    }
+    tarn_batch_submit(b);
+    (void)tarn_batch_wait(b, tarn_batch_count(b), TARN_IO_NO_TIMEOUT);
+    for (size_t i = 0; i < tarn_batch_count(b); i++) {
+        const tarn_op *op = tarn_batch_op(b, i);
+        if (op->result < 0 && op->result != -EOPNOTSUPP) {
+            obj_put_lose_shard(p, (unsigned)(uintptr_t)op->ctx, "allocating a file", (int)-op->result);
+        }
+    }
+    tarn_batch_release(b);
+    return p->err;
+}
+
 tarn_err obj_put_open_files(tarn_put *p)
 {
     tarn_store *s = p->s;
@@ -77,7 +112,7 @@ tarn_err obj_put_open_files(tarn_put *p)
         *tarn_batch_add(b) = (tarn_op){.code = TARN_OP_OPEN,
                                        .fs = s->fs,
                                        .path = paths[i],
-                                       .flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+                                       .flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | (d->direct ? O_DIRECT : 0),
                                        .mode = 0644,
                                        .file_out = &p->files[i],
                                        .ctx = (void *)(uintptr_t)i};
@@ -93,7 +128,7 @@ tarn_err obj_put_open_files(tarn_put *p)
     }
     tarn_batch_release(b);
     tarn_free(paths);
-    return p->err;
+    return p->err ? p->err : allocate_files(p);
 }
 
 /* ------------------------------------------------------------------ blocks on their way to the drives */
@@ -101,8 +136,33 @@ static void flight_end(void *ctx)
 {
     flight_memory *f = ctx;
     obj_block_unref(f->block);
-    tarn_free(f->extra);
+    obj_block_unref(f->extra);
+    tarn_free(f->more);
     tarn_free(f);
+}
+
+/* Takes over the reference to the block, and finds n bytes on a page beside it. NULL, and the block is given back, when out
+ * of memory. */
+static flight_memory *flight_new(tarn_put *p, obj_block *blk, size_t extra_n, uint8_t **extra)
+{
+    flight_memory *f = tarn_calloc(1, sizeof *f);
+    if (!f) {
+        obj_block_unref(blk);
+        return NULL;
+    }
+    f->block = blk;
+    *extra = NULL;
+    if (extra_n > TARN_BLOCK_BYTES) {
+        *extra = f->more = tarn_aligned_alloc(OBJ_PAGE_BYTES, extra_n);
+    } else if (extra_n > 0) {
+        f->extra = obj_block_new(p->ctx, extra_n);
+        *extra = f->extra ? f->extra->data : NULL;
+    }
+    if (extra_n > 0 && !*extra) {
+        flight_end(f);
+        return NULL;
+    }
+    return f;
 }
 
 void obj_put_reap(tarn_put *p)
@@ -125,33 +185,46 @@ typedef struct shard_write {
     unsigned shard;
     uint8_t *data;
     size_t n, head_n, tail_n;
+    size_t pad_n;  /* behind the trailer, to the end of the page */
     uint64_t off;  /* of the data in the file */
     bool in_place; /* the block has room for both around the data */
     bool staged;   /* all copied together */
 } shard_write;
+
+/* Of the data, what goes out with the trailer because it doesn't fill a page. */
+static size_t rest_bytes(const shard_write *w)
+{
+    return w->tail_n > 0 ? w->n % OBJ_PAGE_BYTES : 0;
+}
 
 static size_t extra_bytes(const shard_write *w)
 {
     if (w->in_place) {
         return 0;
     }
-    return w->head_n + w->tail_n + (w->staged ? w->n : 0);
+    return w->head_n + w->tail_n + w->pad_n + (w->staged ? w->n : rest_bytes(w));
 }
 
-static void put_ends(tarn_put *p, const shard_write *w, uint8_t *head, uint8_t *tail)
+static void put_head(tarn_put *p, const shard_write *w, uint8_t *head)
 {
     if (w->head_n > 0) {
         memcpy(head, p->header.p, w->head_n);
         obj_header_stamp(head, w->head_n, w->shard);
     }
+}
+
+static void put_tail(tarn_put *p, const shard_write *w, uint8_t *tail)
+{
     if (w->tail_n > 0) {
         obj_trailer_build(&p->blob, w->shard, p->created_ms, tail);
+        memset(tail + w->tail_n, 0, w->pad_n);
     }
 }
 
 static void add_write(tarn_batch *b, const shard_write *w, tarn_file *f, uint8_t *buf, size_t n, uint64_t off)
 {
     if (n > 0) {
+        TARN_ASSERT(n % OBJ_PAGE_BYTES == 0 && off % OBJ_PAGE_BYTES == 0 && (uintptr_t)buf % OBJ_PAGE_BYTES == 0);
         *tarn_batch_add(b) =
             (tarn_op){.code = TARN_OP_WRITE, .file = f, .buf = buf, .len = n, .off = off, .ctx = (void *)(uintptr_t)w->shard};
     }
@@ -160,20 +233,33 @@ static void add_write(tarn_batch *b, const shard_write *w, tarn_file *f, uint8_t
 /* Returns how much of `extra` it used. */
 static size_t add_shard(tarn_put *p, tarn_batch *b, const shard_write *w, tarn_file *f, uint8_t *extra)
 {
+    size_t all = w->head_n + w->n + w->tail_n + w->pad_n, rest = rest_bytes(w), main = w->n - rest;
     if (w->in_place) {
-        put_ends(p, w, w->data - w->head_n, w->data + w->n);
-        add_write(b, w, f, w->data - w->head_n, w->head_n + w->n + w->tail_n, w->off - w->head_n);
+        put_head(p, w, w->data - w->head_n);
+        put_tail(p, w, w->data + w->n);
+        add_write(b, w, f, w->data - w->head_n, all, w->off - w->head_n);
     } else if (w->staged) {
+        put_head(p, w, extra);
         memcpy(extra + w->head_n, w->data, w->n);
-        put_ends(p, w, extra, extra + w->head_n + w->n);
-        add_write(b, w, f, extra, w->head_n + w->n + w->tail_n, w->off - w->head_n);
+        put_tail(p, w, extra + w->head_n + w->n);
+        add_write(b, w, f, extra, all, w->off - w->head_n);
     } else {
-        put_ends(p, w, extra, extra + w->head_n);
+        uint8_t *end = extra + w->head_n;
+        put_head(p, w, extra);
+        if (rest > 0) {
+            memcpy(end, w->data + main, rest);
+        }
+        put_tail(p, w, end + rest);
         add_write(b, w, f, extra, w->head_n, w->off - w->head_n);
-        add_write(b, w, f, w->data, w->n, w->off);
-        add_write(b, w, f, extra + w->head_n, w->tail_n, w->off + w->n);
+        add_write(b, w, f, w->data, main, w->off);
+        add_write(b, w, f, end, rest + w->tail_n + w->pad_n, w->off + main);
     }
     return extra_bytes(w);
+}
+
+static size_t to_page(uint64_t n)
+{
+    return (size_t)((OBJ_PAGE_BYTES - n % OBJ_PAGE_BYTES) % OBJ_PAGE_BYTES);
 }
 
 static shard_write plan_write(const tarn_put *p, const obj_block *blk, size_t shard_len, unsigned shard, bool last)
@@ -183,9 +269,10 @@ static shard_write plan_write(const tarn_put *p, const obj_block *blk, size_t sh
     w.data = shard < k ? blk->data + shard * shard_len : blk->parity + (shard - k) * shard_len;
     w.head_n = p->blocks == 0 ? p->blob.head_bytes : 0;
     w.tail_n = last ? obj_trailer_bytes(p->blocks + 1) : 0;
+    w.pad_n = last ? to_page(w.head_n + w.n + w.tail_n) : 0;
     w.off = p->blob.offset + p->blob.head_bytes + p->blocks * obj_shard_len(p->blob.block_bytes, k);
-    w.in_place = k == 1 && shard == 0 && w.head_n <= OBJ_HEADROOM_BYTES && w.tail_n <= OBJ_TAILROOM_BYTES;
-    w.staged = !w.in_place && w.head_n + w.tail_n > 0 && shard_len <= STAGE_BYTES_MAX;
+    w.staged = shard_len <= OBJ_STAGE_BYTES_MAX && w.head_n + w.tail_n > 0;
+    w.in_place = !w.staged && k == 1 && shard == 0 && w.head_n <= OBJ_HEADROOM_BYTES && w.tail_n + w.pad_n <= OBJ_TAILROOM_BYTES;
     return w;
 }
 
@@ -225,17 +312,15 @@ static tarn_err submit_block(tarn_put *p, obj_block *blk, size_t shard_len, bool
         w[i] = plan_write(p, blk, shard_len, i, last);
         extra_n += extra_bytes(&w[i]);
     }
-    flight_memory *f = tarn_calloc(1, sizeof *f);
-    tarn_batch *b = tarn_batch_new((size_t)n * 3);
-    uint8_t *extra = extra_n > 0 ? tarn_malloc(extra_n) : NULL;
-    if (!f || !b || (extra_n > 0 && !extra)) {
-        tarn_free(f);
-        tarn_free(extra);
-        tarn_batch_release(b);
-        obj_block_unref(blk);
+    uint8_t *extra = NULL;
+    flight_memory *f = flight_new(p, blk, extra_n, &extra);
+    tarn_batch *b = f ? tarn_batch_new((size_t)n * 3) : NULL;
+    if (!b) {
+        if (f) {
+            flight_end(f);
+        }
         return TARN_E_NO_MEMORY;
     }
-    *f = (flight_memory){.block = blk, .extra = extra};
     for (unsigned i = 0; i < n; i++) {
         if (!(p->lost & (1u << i))) {
             used += add_shard(p, b, &w[i], shard_file(p, i), extra + used);
@@ -277,23 +362,22 @@ tarn_err obj_put_trailers(tarn_put *p)
 {
     unsigned n = obj_put_shards(p);
     p->blob.size = p->bytes;
-    size_t tail_n = obj_trailer_bytes(p->blocks);
+    shard_write w = {.tail_n = obj_trailer_bytes(p->blocks)};
     uint64_t off = p->blob.offset + p->blob.head_bytes + obj_record_data_bytes(&p->blob);
-    flight_memory *f = tarn_calloc(1, sizeof *f);
-    tarn_batch *b = tarn_batch_new(n);
-    uint8_t *extra = tarn_malloc(n * tail_n);
-    if (!f || !b || !extra) {
-        tarn_free(f);
-        tarn_free(extra);
-        tarn_batch_release(b);
+    w.pad_n = to_page(w.tail_n);
+    uint8_t *extra = NULL;
+    flight_memory *f = flight_new(p, NULL, n * (w.tail_n + w.pad_n), &extra);
+    tarn_batch *b = f ? tarn_batch_new(n) : NULL;
+    if (!b) {
+        if (f) {
+            flight_end(f);
+        }
         return TARN_E_NO_MEMORY;
     }
-    f->extra = extra;
-    for (unsigned i = 0; i < n; i++) {
-        if (!(p->lost & (1u << i))) {
-            shard_write w = {.shard = i};
-            obj_trailer_build(&p->blob, i, p->created_ms, extra + i * tail_n);
-            add_write(b, &w, shard_file(p, i), extra + i * tail_n, tail_n, off);
+    for (w.shard = 0; w.shard < n; w.shard++, extra += w.tail_n + w.pad_n) {
+        if (!(p->lost & (1u << w.shard))) {
+            put_tail(p, &w, extra);
+            add_write(b, &w, shard_file(p, w.shard), extra, w.tail_n + w.pad_n, off);
         }
     }
     tarn_batch_on_end(b, flight_end, f);

@@ -11,7 +11,7 @@
  * Group sync: one sync of a segment runs at a time; who asks meanwhile waits for the next one, which serves them all.
  *
  * Invariants:
- *  1. used ≤ size, and no two records overlap.
+ *  1. used ≤ size, and no two records share a page: they are written with O_DIRECT where the drive takes that.
  *  2. A record is durable when a sync that started after its last write has succeeded.
  *  3. A drive whose sync has failed once is not written through this segment again.
  * Memory: reference-counted, on its own thread. Threads: its context's; the store's list is under the store's lock.
@@ -21,8 +21,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-
-#define LARGE_RECORD_BYTES (32 * 1024) /* from this size records begin on a page */
 
 /* ------------------------------------------------------------------ opening */
 static tarn_err open_files(obj_seg *seg)
@@ -44,7 +42,7 @@ static tarn_err open_files(obj_seg *seg)
         *op = (tarn_op){.code = TARN_OP_OPEN,
                         .fs = s->fs,
                         .path = paths[i],
-                        .flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+                        .flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | (d->direct ? O_DIRECT : 0),
                         .mode = 0644,
                         .file_out = &seg->files[i],
                         .ctx = d};
@@ -131,15 +129,9 @@ static tarn_err seg_open(obj_ctx *c, unsigned set, obj_seg **out)
 }
 
 /* ------------------------------------------------------------------ giving out space */
-static uint64_t place(const obj_seg *seg, uint64_t bytes)
-{
-    uint64_t align = bytes >= LARGE_RECORD_BYTES ? OBJ_PAGE_BYTES : OBJ_SECTOR_BYTES;
-    return (seg->used + align - 1) / align * align;
-}
-
 static bool seg_fits(const obj_seg *seg, uint64_t bytes)
 {
-    return seg && place(seg, bytes) + bytes <= seg->size;
+    return seg && seg->used + bytes <= seg->size;
 }
 
 /* A drive that failed a sync leaves a segment that is one shard short for good: better a new one. */
@@ -152,7 +144,7 @@ tarn_err obj_seg_reserve(obj_ctx *c, unsigned set, uint64_t bytes, obj_seg **out
 {
     tarn_err err = TARN_OK;
     bool fiber = tarn_fiber_current() != NULL; /* a plain thread has its context for itself */
-    TARN_ASSERT(bytes <= c->store->segment_bytes);
+    TARN_ASSERT(bytes % OBJ_PAGE_BYTES == 0 && bytes <= c->store->segment_bytes);
     if (fiber) {
         tarn_fiber_lock_acquire(&c->seg_locks[set]);
     }
@@ -168,8 +160,8 @@ tarn_err obj_seg_reserve(obj_ctx *c, unsigned set, uint64_t bytes, obj_seg **out
         }
     }
     if (!err) {
-        *off = place(seg, bytes);
-        seg->used = *off + bytes;
+        *off = seg->used;
+        seg->used += bytes;
         seg->refs++;
         *out = seg;
     }

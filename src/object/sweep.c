@@ -115,8 +115,7 @@ static tarn_err mark_layout(sweep *w, tarn_str layout)
         return err;
     }
     candidate *c = find_candidate(w, b.segment);
-    uint64_t n = b.head_bytes + obj_record_data_bytes(&b) + obj_trailer_bytes(obj_blob_blocks(&b));
-    return c ? mark_pages(c, b.offset, b.offset + n) : TARN_OK;
+    return c ? mark_pages(c, b.offset, b.offset + obj_record_bytes(&b)) : TARN_OK;
 }
 
 static tarn_err mark_part(void *ctx, const tarn_part_row *row)
