@@ -13,6 +13,9 @@
  *  3. A full drive (-ENOSPC while writing) is not a broken one when the quorum needs it: it is not taken out then, SQLite
  *     rolls back and may try again later. (A drive that fails otherwise at the same time goes out all the same.)
  *
+ * Without helper threads (the simulation, where every call must come in a fixed order) the writer does everything itself; a
+ * sync in the background then happens when somebody asks for its result.
+ *
  * Threads: one writer at a time (the opener, later the committer); reads from any thread. The files of a copy stay open
  * until the store closes, so a reader never sees a descriptor go away.
  */

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tarn_sim: the whole store in one process on simulated drives.
+ *
+ *   tarn_sim run [--seconds N] [--seed S] [--runs N] [--ops N] [--drives N] [--keep DIR] [--verbose]
+ *   tarn_sim replay FILE... [--verbose]
+ *   tarn_sim canaries [--runs N]
+ *   tarn_sim nth [--verbose]
+ *
+ * Every run is a process of its own, so that a crash, a sanitizer's report and a hang are failures like any other. A failing
+ * plan is shrunk (operations are left out while it still fails) and written to --keep as a regression file.
+ */
+#include "sim.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define RUN_SECONDS_MAX 120
+#define SHRINK_SECONDS 90
+#define CANARY_RUNS 60
+
+typedef struct outcome {
+    bool ok;
+    char why[1024];
+    uint64_t done_n;
+} outcome;
+
+typedef struct options {
+    uint64_t seconds, seed, runs, ops, drives;
+    const char *keep;
+    bool verbose;
+} options;
+
+static double now_s(void)
+{
+    struct timespec t;
+    TARN_ASSERT(clock_gettime(CLOCK_MONOTONIC, &t) == 0);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* ------------------------------------------------------------------ a run in a process of its own */
+static void child(const plan *p, bool verbose, int fd)
+{
+    static run r;
+    outcome o = {0};
+    (void)alarm(RUN_SECONDS_MAX);
+    o.ok = run_plan(&r, p, verbose);
+    o.done_n = r.done_n;
+    memcpy(o.why, r.why, sizeof o.why);
+    ssize_t n = write(fd, &o, sizeof o);
+    exit(n == (ssize_t)sizeof o ? 0 : 1);
+}
+
+static outcome run_apart(const plan *p, bool verbose)
+{
+    outcome o = {0};
+    int fds[2], status = 0;
+    TARN_ASSERT(pipe(fds) == 0);
+    (void)fflush(stdout);
+    pid_t pid = fork();
+    TARN_ASSERT(pid >= 0);
+    if (pid == 0) {
+        (void)close(fds[0]);
+        child(p, verbose, fds[1]);
+    }
+    (void)close(fds[1]);
+    bool told = read(fds[0], &o, sizeof o) == (ssize_t)sizeof o;
+    (void)close(fds[0]);
+    TARN_ASSERT(waitpid(pid, &status, 0) == pid);
+    bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (!told || !clean) {
+        tarn_sb b;
+        o.ok = false;
+        tarn_sb_init_fixed(&b, o.why, sizeof o.why);
+        tarn_sb_fmt(&b, "the process ended with %s %d", WIFSIGNALED(status) ? "signal" : "status",
+                    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    }
+    return o;
+}
+
+/* ------------------------------------------------------------------ shrinking */
+static bool still_fails(const plan *p, size_t from, size_t n)
+{
+    plan less = *p;
+    less.ops = calloc(p->n + 1, sizeof *less.ops);
+    TARN_ASSERT(less.ops != NULL);
+    less.n = p->n - n;
+    memcpy(less.ops, p->ops, from * sizeof *p->ops);
+    memcpy(less.ops + from, p->ops + from + n, (p->n - from - n) * sizeof *p->ops);
+    bool fails = !run_apart(&less, false).ok;
+    free(less.ops);
+    return fails;
+}
+
+static void shrink(plan *p)
+{
+    double until = now_s() + SHRINK_SECONDS;
+    int null_fd = dup(STDERR_FILENO); /* the many failing runs say nothing */
+    FILE *silent = freopen("/dev/null", "we", stderr);
+    for (size_t size = p->n / 2; size >= 1 && now_s() < until; size /= 2) {
+        for (size_t at = 0; at + size <= p->n && now_s() < until;) {
+            if (still_fails(p, at, size)) {
+                memmove(p->ops + at, p->ops + at + size, (p->n - at - size) * sizeof *p->ops);
+                p->n -= size;
+            } else {
+                at += size;
+            }
+        }
+    }
+    for (size_t i = 0; i < p->n && now_s() < until; i++) {
+        if (!p->ops[i].together)
+            continue;
+        p->ops[i].together = false;
+        p->ops[i].together = run_apart(p, false).ok;
+    }
+    if (silent)
+        (void)fflush(stderr);
+    (void)dup2(null_fd, STDERR_FILENO);
+    (void)close(null_fd);
+}
+
+static void report(plan *p, const char *name, uint64_t seed, const outcome *o, const options *opt)
+{
+    char path[512], remark[1200];
+    tarn_sb b, c;
+    (void)printf("FAILED %s: seed %llu, %zu drives: %s\n", name, (unsigned long long)seed, p->drives_n, o->why);
+    (void)fflush(stdout);
+    shrink(p);
+    outcome last = run_apart(p, false);
+    (void)printf("shrunk to %zu operations: %s\n", p->n, last.why);
+    for (size_t i = 0; i < p->n; i++)
+        plan_print_op(&p->ops[i], i);
+    tarn_sb_init_fixed(&b, path, sizeof path);
+    tarn_sb_fmt(&b, "%s/seed-%llu.txt", opt->keep ? opt->keep : ".", (unsigned long long)seed);
+    tarn_sb_init_fixed(&c, remark, sizeof remark);
+    tarn_sb_fmt(&c, "seed %llu: %s", (unsigned long long)seed, last.why);
+    if (opt->keep && !b.failed && plan_write(p, path, remark))
+        (void)printf("written to %s: replay it with tarn_sim replay\n", path);
+}
+
+/* ------------------------------------------------------------------ commands */
+static int run_main(const options *opt)
+{
+    double began = now_s();
+    uint64_t rng = opt->seed, done = 0, runs = 0, failed = 0;
+    if (rng == 0) {
+        tarn_random(&rng, sizeof rng);
+        rng >>= 16;
+    }
+    (void)printf("seed %llu (repeat with --seed %llu)\n", (unsigned long long)rng, (unsigned long long)rng);
+    while ((opt->runs == 0 || runs < opt->runs) && (opt->seconds == 0 || now_s() - began < (double)opt->seconds) && failed < 3) {
+        plan p;
+        uint64_t seed = rng + runs;
+        plan_make(&p, seed, (size_t)opt->ops, (size_t)opt->drives);
+        outcome o = run_apart(&p, opt->verbose);
+        runs++;
+        done += o.done_n;
+        if (!o.ok) {
+            failed++;
+            report(&p, "simulation", seed, &o, opt);
+        }
+        plan_free(&p);
+    }
+    double took = now_s() - began;
+    (void)printf("%llu runs, %llu operations answered and checked in %.1f s (%.0f a second), %llu failed\n", (unsigned long long)runs,
+                 (unsigned long long)done, took, (double)done / took, (unsigned long long)failed);
+    if (!failed)
+        (void)printf("ok runs %.1f\n", took);
+    return failed ? 1 : 0;
+}
+
+static int replay_main(char **files, size_t n, const options *opt)
+{
+    int rc = 0;
+    for (size_t i = 0; i < n; i++) {
+        plan p;
+        double began = now_s();
+        const char *name = strrchr(files[i], '/') ? strrchr(files[i], '/') + 1 : files[i];
+        if (!plan_read(&p, files[i])) {
+            (void)printf("FAILED %s: it can't be read\n", name);
+            rc = 1;
+        } else {
+            outcome o = run_apart(&p, opt->verbose);
+            if (o.ok)
+                (void)printf("ok %s %.1f\n", name, now_s() - began);
+            else
+                (void)printf("FAILED %s: %s\n", name, o.why);
+            rc = o.ok ? rc : 1;
+        }
+        plan_free(&p);
+    }
+    return rc;
+}
+
+static int canaries_main(const options *opt)
+{
+    int rc = 0;
+    uint64_t runs_max = opt->runs ? opt->runs : CANARY_RUNS;
+    for (unsigned c = CANARY_NONE + 1; c < CANARY_COUNT; c++) {
+        double began = now_s();
+        uint64_t tries = 0;
+        outcome o = {.ok = true};
+        while (o.ok && tries < runs_max) {
+            plan p;
+            plan_make(&p, opt->seed + tries, (size_t)opt->ops, c == CANARY_MIRROR || c == CANARY_HEAL ? 4 : 0);
+            p.canary = (canary)c;
+            o = run_apart(&p, opt->verbose);
+            plan_free(&p);
+            tries++;
+        }
+        if (o.ok) {
+            (void)printf("FAILED canary-%s: %llu runs did not notice\n", canary_names[c], (unsigned long long)tries);
+            rc = 1;
+        } else {
+            (void)printf("caught by run %llu: %s\nok canary-%s %.1f\n", (unsigned long long)tries, o.why, canary_names[c], now_s() - began);
+        }
+    }
+    return rc;
+}
+
+static bool number(const char *text, uint64_t *out)
+{
+    return text && tarn_str_to_u64(tarn_str_of(text), out);
+}
+
+static bool parse(int argc, char **argv, options *o, char **files, size_t *files_n)
+{
+    for (int i = 2; i < argc; i++) {
+        tarn_str a = tarn_str_of(argv[i]);
+        const char *next = i + 1 < argc ? argv[i + 1] : NULL;
+        if (tarn_str_eqc(a, "--verbose")) {
+            o->verbose = true;
+            continue;
+        }
+        if (!tarn_str_starts(a, "--")) {
+            files[(*files_n)++] = argv[i];
+            continue;
+        }
+        bool ok = false;
+        if (tarn_str_eqc(a, "--seconds"))
+            ok = number(next, &o->seconds);
+        else if (tarn_str_eqc(a, "--seed"))
+            ok = number(next, &o->seed);
+        else if (tarn_str_eqc(a, "--runs"))
+            ok = number(next, &o->runs);
+        else if (tarn_str_eqc(a, "--ops"))
+            ok = number(next, &o->ops) && o->ops <= SIM_OPS_MAX;
+        else if (tarn_str_eqc(a, "--drives"))
+            ok = number(next, &o->drives) && o->drives <= TARN_SET_DRIVES_MAX;
+        else if (tarn_str_eqc(a, "--keep"))
+            ok = (o->keep = next) != NULL;
+        if (!ok)
+            return false;
+        i++;
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    options o = {.ops = 300};
+    size_t files_n = 0;
+    char **files = calloc((size_t)argc, sizeof *files);
+    tarn_str what = tarn_str_of(argc > 1 ? argv[1] : "");
+    int rc = 2;
+    TARN_ASSERT(files != NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    if (parse(argc, argv, &o, files, &files_n)) {
+        (void)tarn_log_open(o.verbose ? NULL : "/dev/null", TARN_LOG_HUMAN, TARN_LOG_INFO);
+        if (tarn_str_eqc(what, "run"))
+            rc = run_main(&o);
+        else if (tarn_str_eqc(what, "replay"))
+            rc = replay_main(files, files_n, &o);
+        else if (tarn_str_eqc(what, "canaries"))
+            rc = canaries_main(&o);
+        else if (tarn_str_eqc(what, "nth"))
+            rc = nth_main(o.verbose);
+    }
+    if (rc == 2)
+        (void)fprintf(stderr, "usage: tarn_sim run [--seconds N] [--seed S] [--runs N] [--ops N] [--drives N] [--keep DIR] [--verbose]\n"
+                              "       tarn_sim replay FILE... | canaries [--runs N] | nth\n");
+    free(files);
+    return rc;
+}
