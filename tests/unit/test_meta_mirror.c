@@ -52,7 +52,7 @@ static store *store_new(size_t drives, size_t quorum, uint64_t seed)
                                  .dirs_n = drives,
                                  .write_quorum = quorum,
                                  .cache_bytes = 1u << 20,
-                                 .inline_committer = true,
+                                 .inline_committer = seed % 2 == 0, /* else with the committer's and the mirror's threads */
                                  .on_drive_failed = on_failed,
                                  .ctx = t};
     t->next = 1;
