@@ -128,7 +128,9 @@ typedef struct tarn_put_spec {
     int64_t retain_until_ms;
     bool legal_hold;
     tarn_put_conditions conditions;
-    uint64_t size_hint; /* UINT64_MAX when unknown */
+    uint64_t size_hint;        /* UINT64_MAX when unknown */
+    uint64_t inline_bytes_max; /* data up to this size goes into the row; 0: as the store is set. A file that is committed in a
+                                * transaction of the caller's saves a sync of its own so (at most TARN_INLINE_BYTES_MAX) */
     /* a part instead of an object: */
     bool is_part;
     uint64_t upload_id;

@@ -28,12 +28,13 @@
 #define ICE_TX_TABLES_MAX 1000                        /* of one transactions/commit */
 #define ICE_LOAD_ARENA_BYTES_MAX (256u * 1024 * 1024) /* scratch of reading a metadata file */
 #define ICE_WORKERS_MAX 256
-#define ICE_POINTER_BYTES_MAX 4096 /* a metadata location */
-#define ICE_PURGE_WAIT_MS 15000    /* deleting a warehouse waits for its purges */
-#define ICE_PURGES_MAX 1024        /* at once */
-#define ICE_CONTENTION_SLOTS 4096  /* power of two */
-#define ICE_CONTENTION_MS 2000     /* a table that was fought for stays with its worker for so long */
-#define ICE_RESERVE_WAIT_MS 1000   /* commits wait for a transaction in need at most so long */
+#define ICE_INLINE_BYTES_MAX (64 * 1024) /* metadata files up to this size lie in the row: one sync a commit */
+#define ICE_POINTER_BYTES_MAX 4096       /* a metadata location */
+#define ICE_PURGE_WAIT_MS 15000          /* deleting a warehouse waits for its purges */
+#define ICE_PURGES_MAX 1024              /* at once */
+#define ICE_CONTENTION_SLOTS 4096        /* power of two */
+#define ICE_CONTENTION_MS 2000           /* a table that was fought for stays with its worker for so long */
+#define ICE_RESERVE_WAIT_MS 1000         /* commits wait for a transaction in need at most so long */
 #define ICE_NS_SEPARATOR '\x1f'
 #define ICE_PREFIX "/_iceberg"
 

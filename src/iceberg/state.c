@@ -42,7 +42,8 @@ tarn_err ice_file_prepare(ice_req *q, tarn_str location, tarn_str text, bool gzi
     tarn_put *put = NULL;
     tarn_err err = gzip ? tarn_gzip(text, &packed) : TARN_OK;
     tarn_str bytes = gzip ? tarn_sb_view(&packed) : text;
-    tarn_put_spec spec = {.bucket = &q->wh, .key = tarn_arena_str(q->a, key), .size_hint = bytes.n};
+    tarn_put_spec spec = {
+        .bucket = &q->wh, .key = tarn_arena_str(q->a, key), .size_hint = bytes.n, .inline_bytes_max = ICE_INLINE_BYTES_MAX};
     spec.attrs.content_type = TARN_STR("application/json");
     if (err == TARN_OK && !spec.key.p)
         err = TARN_E_NO_MEMORY;

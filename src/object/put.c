@@ -180,6 +180,12 @@ static tarn_err build_header(tarn_put *p, uint64_t size)
     return obj_header_build(p->s->deployment_raw, &p->blob, &info, align, &p->header);
 }
 
+static uint64_t inline_max(const tarn_put *p)
+{
+    uint64_t asked = p->spec.inline_bytes_max < TARN_INLINE_BYTES_MAX ? p->spec.inline_bytes_max : TARN_INLINE_BYTES_MAX;
+    return asked > p->s->inline_max ? asked : p->s->inline_max;
+}
+
 static tarn_err decide_class(tarn_put *p, uint64_t size, bool exact)
 {
     tarn_store *s = p->s;
@@ -191,7 +197,7 @@ static tarn_err decide_class(tarn_put *p, uint64_t size, bool exact)
     b->data_id = p->spec.is_part ? p->spec.upload_id : b->blob_id;
     b->part = p->spec.is_part ? p->spec.part_number : 0;
     b->size = exact ? size : 0;
-    if (exact && size <= s->inline_max) {
+    if (exact && size <= inline_max(p)) {
         b->cls = OBJ_CLASS_INLINE;
         return TARN_OK;
     }
