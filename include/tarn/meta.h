@@ -50,6 +50,19 @@ tarn_err tarn_meta_checkpoint(tarn_meta *m); /* all of the WAL into the database
 void tarn_meta_close(tarn_meta *m);          /* waits for the committer, checkpoints */
 size_t tarn_meta_copies_good(const tarn_meta *m);
 
+/* ------------------------------------------------------------------ backups */
+/*
+ * A consistent copy of the database as one file of checked pages, while commits go on. Synced when it returns OK; the file is
+ * not worth keeping otherwise. step (may be NULL) is called every megabyte: false ends it with CANCELED. Nothing parks: for
+ * helper threads.
+ */
+tarn_err tarn_meta_backup(tarn_meta *m, tarn_fs *fs, const char *path, bool (*step)(void *ctx), void *ctx);
+/* Is the file a whole backup? CORRUPT, FORMAT. */
+tarn_err tarn_meta_backup_check(tarn_fs *fs, const char *path);
+/* Puts a backup into all folders of opt, in the place of what is there. The store is not open, and numbers that were given out
+ * since the backup must not be given again: see tarn_meta_tx_seq_skip. */
+tarn_err tarn_meta_restore(const tarn_meta_options *opt, tarn_fs *fs, const char *path);
+
 /* ------------------------------------------------------------------ transactions */
 typedef struct tarn_meta_tx tarn_meta_tx;
 /*
@@ -63,6 +76,8 @@ tarn_err tarn_meta_commit(tarn_meta *m, tarn_meta_fn fn, void *arg);
 tarn_arena *tarn_meta_tx_arena(tarn_meta_tx *tx);
 /* The next number of the store's one commit order: object versions, data ids, garbage ids. */
 uint64_t tarn_meta_tx_seq(tarn_meta_tx *tx);
+/* The next `by` numbers are left out. When the transaction fails the store has to be opened anew. */
+tarn_err tarn_meta_tx_seq_skip(tarn_meta_tx *tx, uint64_t by);
 int64_t tarn_meta_tx_now_ms(tarn_meta_tx *tx); /* wall clock at the start of the transaction, never backwards */
 /*
  * Reads work on both: in a transaction pass its tx (it sees its own changes); elsewhere pass NULL: the calling thread's own
