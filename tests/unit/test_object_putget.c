@@ -129,6 +129,22 @@ static void test_classes(void **state)
     assert_int_equal(obj_layout_class(r.row.layout), OBJ_CLASS_SEGMENT);
     r = fx_put(&f, "unknown2", 1, BLOCK + 1, false);
     assert_int_equal(obj_layout_class(r.row.layout), OBJ_CLASS_FILE);
+    /* A caller may ask for more in the row than the store would put there, never for less. */
+    static const struct {
+        uint64_t asked, size;
+        bool in_row;
+    } rows[] = {{65536, 65536, true},
+                {65536, 65537, false},
+                {1, OBJ_INLINE_DEFAULT, true},
+                {UINT64_MAX, TARN_INLINE_BYTES_MAX, true},
+                {UINT64_MAX, TARN_INLINE_BYTES_MAX + 1, false}};
+    for (size_t i = 0; i < TARN_ARRAY_LEN(rows); i++) {
+        tarn_put_spec spec = fx_spec(&f, "asked", rows[i].size);
+        spec.inline_bytes_max = rows[i].asked;
+        assert_int_equal(fx_put_spec(&f, &spec, i, rows[i].size, &r), TARN_OK);
+        assert_int_equal(r.row.inline_data, rows[i].in_row);
+        fx_check(&f, "asked", i, rows[i].size);
+    }
     fx_end(&f);
 }
 
