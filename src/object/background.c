@@ -6,6 +6,7 @@
  * writes: their transactions would fail one after the other.
  * Threads: all on the one loop that start was given.
  */
+#include "manifest.h"
 #include "upkeep.h"
 
 #define NAP_MS 200
@@ -74,6 +75,7 @@ static void sweep_main(void *arg)
     for (int64_t wait_ms = SWEEP_FIRST_MS; nap(s, wait_ms); wait_ms = SWEEP_PERIOD_MS) {
         if (tarn_store_writable(s)) {
             say("sweep", obj_sweep_pass(s, TARN_GARBAGE_AGE_MS, stopping));
+            say("sweep of manifests", obj_manifest_sweep(s, TARN_GARBAGE_AGE_MS));
         }
     }
 }

@@ -10,6 +10,7 @@
  *  2. Data is pinned while it is looked at; damage of a version that has gone meanwhile is none.
  * Memory: the reader's buffers. Threads: the context's; from a plain thread it runs synchronously.
  */
+#include "manifest.h"
 #include "upkeep.h"
 
 #include <errno.h>
@@ -246,6 +247,9 @@ tarn_err obj_check_version(tarn_store *s, const tarn_version_row *row, obj_check
             err = obj_scan_parts(s, row->data_id, count_parts, &parts);
         }
         mine.lost += !err && parts < row->parts_n ? 1 : 0;
+        if (!err) {
+            err = obj_manifest_check(s, row, &mine.missing, &mine.corrupt);
+        }
     } else if (!err) {
         err = row->inline_data ? check_inline(s, row->data_id, row->size, &mine) : check_layout(s, row->layout, &mine);
     }

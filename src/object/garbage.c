@@ -9,7 +9,7 @@
  *  2. The garbage row goes last.
  * Threads: one pass at a time (the background fiber, or a test); files are touched on helper threads.
  */
-#include "private.h"
+#include "manifest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -140,6 +140,9 @@ static tarn_err free_parts(tarn_store *s, uint64_t data_id)
     tarn_err err = obj_scan_parts(s, data_id, free_part, j);
     tarn_err flushed = parts_flush(j);
     tarn_free(j);
+    if (!err && !flushed) {
+        obj_manifest_drop(s, data_id);
+    }
     return err ? err : flushed;
 }
 

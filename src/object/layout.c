@@ -277,6 +277,14 @@ static size_t variable_bytes(const obj_record_info *i)
     return lstr_bytes(i->bucket) + lstr_bytes(i->key) + lstr_bytes(i->attrs) + lstr_bytes(i->tags) + lstr_bytes(i->etag) + 4 + 1 + 8 + 1;
 }
 
+uint8_t obj_bucket_flags(const tarn_bucket_row *bucket)
+{
+    unsigned flags = (unsigned)bucket->versioning & OBJ_BUCKET_VERSIONING_MASK;
+    flags |= bucket->object_lock ? OBJ_BUCKET_LOCK : 0;
+    flags |= bucket->warehouse ? OBJ_BUCKET_WAREHOUSE : 0;
+    return (uint8_t)flags;
+}
+
 size_t obj_header_bytes(const obj_blob *b, const obj_record_info *info, size_t align)
 {
     (void)b;
@@ -303,7 +311,9 @@ tarn_err obj_header_build(const uint8_t deployment[16], const obj_blob *b, const
     tarn_sb_char(out, (char)b->set);
     tarn_sb_le32(out, b->block_bytes);
     tarn_sb_char(out, (char)b->rot);
-    tarn_sb_bytes(out, "\0\0\0", 3);
+    tarn_sb_char(out, (char)info->sum_kind);
+    tarn_sb_char(out, (char)info->bucket_flags);
+    tarn_sb_char(out, 0);
     tarn_sb_le64(out, info->size_hint);
     tarn_sb_le64(out, info->upload_nonce);
     tarn_sb_le64(out, (uint64_t)info->created_ms);

@@ -14,7 +14,7 @@
  *  2. After complete exactly the parts that the version lists are left.
  * Threads: functions with a tx run on the committer.
  */
-#include "private.h"
+#include "manifest.h"
 
 #include <string.h>
 
@@ -438,6 +438,9 @@ tarn_err tarn_upload_complete(tarn_store *s, const tarn_complete_spec *spec, tar
         err = tarn_meta_commit(s->meta, complete_fn, &c);
     }
     tarn_free(c.have);
+    if (!err && obj_manifest_save(s, &result.row) != TARN_OK) { /* it is complete all the same; repair makes it again */
+        obj_repair_ask(s, spec->bucket->id, spec->key, result.row.seq);
+    }
     if (!err) {
         *out = result;
     }

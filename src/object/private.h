@@ -98,7 +98,16 @@ typedef struct obj_record_info {
     tarn_retention retention;
     int64_t retain_until_ms;
     bool legal_hold;
+    uint8_t sum_kind;     /* the checksum that was asked for (tarn_sum_kind); 0: none */
+    uint8_t bucket_flags; /* of the bucket at that time: OBJ_BUCKET_… */
 } obj_record_info;
+/* On disk. */
+#define OBJ_BUCKET_VERSIONING_MASK 3 /* tarn_versioning */
+#define OBJ_BUCKET_LOCK 4
+#define OBJ_BUCKET_WAREHOUSE 8
+uint8_t obj_bucket_flags(const tarn_bucket_row *bucket);
+/* The set that a key's data lies in. */
+unsigned obj_set_of(const tarn_store *s, tarn_str bucket, tarn_str key);
 /* The header of shard 0; *head_bytes is its padded length. obj_header_stamp turns it into another shard's. */
 tarn_err obj_header_build(const uint8_t deployment[16], const obj_blob *b, const obj_record_info *info, size_t align, tarn_sb *out);
 void obj_header_stamp(uint8_t *header, size_t n, unsigned shard);

@@ -91,7 +91,7 @@ static tarn_err check_spec(const tarn_put_spec *spec)
 }
 
 /* The set is a function of the name alone, so that an index can be rebuilt set by set. */
-static unsigned choose_set(const tarn_store *s, tarn_str bucket, tarn_str key)
+unsigned obj_set_of(const tarn_store *s, tarn_str bucket, tarn_str key)
 {
     char mem[TARN_BUCKET_NAME_BYTES_MAX + TARN_KEY_BYTES_MAX + 2];
     tarn_sb b;
@@ -121,7 +121,7 @@ tarn_err tarn_put_begin(tarn_store *s, const tarn_put_spec *spec, tarn_arena *ar
     p->arena = arena;
     p->spec = *spec;
     p->created_ms = tarn_now_ms();
-    p->blob = (obj_blob){.set = (uint8_t)choose_set(s, spec->bucket->name, spec->key),
+    p->blob = (obj_blob){.set = (uint8_t)obj_set_of(s, spec->bucket->name, spec->key),
                          .k = (uint8_t)s->k,
                          .m = (uint8_t)s->m,
                          .block_bytes = TARN_BLOCK_BYTES};
@@ -160,7 +160,9 @@ static tarn_err build_header(tarn_put *p, uint64_t size)
                             .etag = p->spec.etag_override,
                             .retention = p->spec.retention,
                             .retain_until_ms = p->spec.retain_until_ms,
-                            .legal_hold = p->spec.legal_hold};
+                            .legal_hold = p->spec.legal_hold,
+                            .sum_kind = (uint8_t)p->spec.attrs.checksum.kind,
+                            .bucket_flags = obj_bucket_flags(p->spec.bucket)};
     size_t first = p->blob.cls == OBJ_CLASS_FILE ? TARN_BLOCK_BYTES : obj_block_len(&p->blob, 0);
     size_t align = obj_shard_len(first, p->blob.k) > OBJ_STAGE_BYTES_MAX ? OBJ_PAGE_BYTES : OBJ_SHARD_ALIGN;
     a.checksum = (tarn_checksum){0}; /* not known yet; it can be computed from the data */

@@ -12,7 +12,7 @@
  *  2. Only bytes that were rebuilt from k good shards and pass their checksum are written.
  * Threads: one pass at a time (the background fiber, or a test).
  */
-#include "private.h"
+#include "manifest.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -363,6 +363,18 @@ static tarn_err heal_part(void *ctx, const tarn_part_row *row)
     return err;
 }
 
+static tarn_err heal_manifest(version_heal *v)
+{
+    uint32_t missing = 0, corrupt = 0;
+    tarn_err err = obj_manifest_check(v->s, v->row, &missing, &corrupt);
+    if (!err && missing + corrupt > 0) {
+        err = obj_manifest_save(v->s, v->row);
+        v->open += err == TARN_E_QUORUM_WRITE ? 1 : 0;
+        err = err == TARN_E_QUORUM_WRITE ? TARN_OK : err;
+    }
+    return err;
+}
+
 tarn_err obj_repair_version(tarn_store *s, const tarn_version_row *row, unsigned *open)
 {
     version_heal v = {.s = s, .row = row};
@@ -388,6 +400,9 @@ tarn_err obj_repair_version(tarn_store *s, const tarn_version_row *row, unsigned
         return err;
     }
     err = row->parts_n > 0 ? obj_scan_parts(s, row->data_id, heal_part, &v) : heal_layout(&v, row->layout, 0);
+    if (!err && row->parts_n > 0) {
+        err = heal_manifest(&v);
+    }
     obj_pin_drop(s, row->data_id);
     *open = v.open;
     return err ? err : v.worst;
