@@ -178,6 +178,17 @@ static tarn_err check_bucket_acl_header(s3_ctx *c)
     return e == TARN_E_ACL_NOT_SUPPORTED ? TARN_E_BUCKET_ACL_WITH_OWNERSHIP : e;
 }
 
+static tarn_err check_ownership_header(s3_ctx *c)
+{
+    tarn_str v = tarn_req_header(c->r, "x-amz-object-ownership");
+    if (v.p == NULL || tarn_str_eqc(v, "BucketOwnerEnforced"))
+        return TARN_OK;
+    if (tarn_str_eqc(v, "BucketOwnerPreferred") || tarn_str_eqc(v, "ObjectWriter"))
+        return s3_fail(c, TARN_E_NOT_IMPLEMENTED, "Only BucketOwnerEnforced is implemented: access is given by policies, not by ACLs.");
+    tarn_str message = tarn_arena_fmt(c->a, "Invalid x-amz-object-ownership header: %.*s", TARN_STR_ARG(v));
+    return s3_bad_argument(c, message.p != NULL ? message.p : "", "x-amz-object-ownership", v);
+}
+
 static tarn_err bucket_taken(s3_ctx *c)
 {
     tarn_bucket_row there;
@@ -194,14 +205,12 @@ tarn_err s3_create_bucket(s3_ctx *c)
         return TARN_E_INVALID_BUCKET_NAME;
     if (c->auth.identity.anonymous)
         return TARN_E_ACCESS_DENIED;
-    tarn_str ownership = tarn_req_header(c->r, "x-amz-object-ownership");
-    if (ownership.n > 0 && !tarn_str_eqc(ownership, "BucketOwnerEnforced") && !tarn_str_eqc(ownership, "BucketOwnerPreferred") &&
-        !tarn_str_eqc(ownership, "ObjectWriter"))
-        return s3_bad_argument(c, "Invalid x-amz-object-ownership header", "x-amz-object-ownership", ownership);
     tarn_str lock = tarn_req_header(c->r, "x-amz-bucket-object-lock-enabled");
     if (lock.p != NULL && !tarn_str_ieqc(lock, "true") && !tarn_str_ieqc(lock, "false"))
         return s3_bad_argument(c, "Invalid value for x-amz-bucket-object-lock-enabled", "x-amz-bucket-object-lock-enabled", lock);
-    tarn_err e = check_bucket_acl_header(c);
+    tarn_err e = check_ownership_header(c);
+    if (e == TARN_OK)
+        e = check_bucket_acl_header(c);
     if (e == TARN_OK)
         e = read_configuration(c, &a.location, &a.tags);
     if (e != TARN_OK)

@@ -6,7 +6,9 @@
  * A continuation token is base64url of one letter ('k': a key, 'p': a common prefix) and the name: safe in XML and in URLs.
  * Invariant: a page holds at most max-keys keys and common prefixes together, and the next page begins right behind them.
  */
-#include "s3_internal.h"
+#include "list_row.h"
+
+#include <string.h>
 
 #define SCRATCH_BYTES_MAX (256 * 1024)
 #define TOKEN_BYTES_MAX (TARN_KEY_BYTES_MAX + 2)
@@ -19,8 +21,8 @@ typedef struct page {
     uint64_t count;
     bool truncated;
     bool url; /* encoding-type=url */
-    bool owner;
     bool versions;
+    s3_row_style style;
     tarn_str owner_id;
     tarn_str prefix, delimiter;
     /* last thing written */
@@ -31,14 +33,12 @@ typedef struct page {
     tarn_list_query q;
 } page;
 
-static bool remember(page *p, tarn_str name, bool is_prefix)
+static void remember(page *p, tarn_str name, bool is_prefix)
 {
-    tarn_sb b;
-    tarn_sb_init_fixed(&b, p->mem, sizeof p->mem);
-    tarn_sb_str(&b, name);
-    p->last_key = tarn_sb_view(&b);
+    TARN_ASSERT(name.n > 0 && name.n <= sizeof p->mem);
+    memcpy(p->mem, name.p, name.n);
+    p->last_key = (tarn_str){p->mem, name.n};
     p->last_is_prefix = is_prefix;
-    return !b.failed;
 }
 
 /* Room for one more? If not, there is more than fits: the page is truncated. */
@@ -52,12 +52,19 @@ static bool take(page *p)
     return true;
 }
 
+/* Attributes that can't be read are left out: the listing must not end because of them. */
+static void unpack(page *p, const tarn_version_row *row, tarn_attrs *attrs)
+{
+    tarn_arena_reset(p->scratch);
+    if (tarn_attrs_unpack(row->attrs, p->scratch, attrs) != TARN_OK)
+        *attrs = (tarn_attrs){0};
+}
+
 static void write_attributes(page *p, const tarn_version_row *row)
 {
-    tarn_attrs attrs = {0};
-    tarn_arena_reset(p->scratch);
-    if (!row->delete_marker && tarn_attrs_unpack(row->attrs, p->scratch, &attrs) == TARN_OK && attrs.checksum.kind != TARN_SUM_NONE &&
-        tarn_sum_header(attrs.checksum.kind) != NULL) {
+    tarn_attrs attrs;
+    unpack(p, row, &attrs);
+    if (attrs.checksum.kind != TARN_SUM_NONE && tarn_sum_header(attrs.checksum.kind) != NULL) {
         s3_xml_textc(&p->x, "ChecksumAlgorithm", tarn_sum_name(attrs.checksum.kind));
         s3_xml_textc(&p->x, "ChecksumType", attrs.checksum.type == TARN_SUM_COMPOSITE ? "COMPOSITE" : "FULL_OBJECT");
     }
@@ -71,17 +78,13 @@ static void write_attributes(page *p, const tarn_version_row *row)
 static bool on_object(void *ctx, const tarn_version_row *row)
 {
     page *p = ctx;
+    tarn_attrs attrs;
     if (!take(p))
         return false;
-    tarn_sb_cstr(&p->x.b, "<Contents>");
-    s3_xml_key(&p->x, "Key", row->key, p->url);
-    s3_xml_time(&p->x, "LastModified", row->mtime_ms);
-    s3_xml_etag(&p->x, row->etag);
-    write_attributes(p, row);
-    if (p->owner)
-        s3_owner(&p->x, "Owner", p->owner_id);
-    tarn_sb_cstr(&p->x.b, "</Contents>");
-    return remember(p, row->key, false) && !p->x.b.failed;
+    unpack(p, row, &attrs);
+    s3_list_contents(&p->x.b, row, &attrs, &p->style);
+    remember(p, row->key, false);
+    return !p->x.b.failed;
 }
 
 static bool on_version(void *ctx, const tarn_version_row *row)
@@ -106,7 +109,8 @@ static bool on_version(void *ctx, const tarn_version_row *row)
     s3_owner(&p->x, "Owner", p->owner_id);
     s3_xml_close(&p->x, element);
     p->last_version = *row;
-    return remember(p, row->key, false) && !p->x.b.failed;
+    remember(p, row->key, false);
+    return !p->x.b.failed;
 }
 
 static bool on_prefix(void *ctx, tarn_str common)
@@ -117,7 +121,8 @@ static bool on_prefix(void *ctx, tarn_str common)
     tarn_sb_cstr(&p->x.b, "<CommonPrefixes>");
     s3_xml_key(&p->x, "Prefix", common, p->url);
     tarn_sb_cstr(&p->x.b, "</CommonPrefixes>");
-    return remember(p, common, true) && !p->x.b.failed;
+    remember(p, common, true);
+    return !p->x.b.failed;
 }
 
 /* ------------------------------------------------------------------ what all three share */
@@ -135,6 +140,7 @@ static tarn_err page_begin(s3_ctx *c, page *p, const char *root)
     p->prefix = prefix.p != NULL ? prefix : TARN_STR("");
     p->delimiter = delimiter.p != NULL ? delimiter : TARN_STR("");
     p->owner_id = s3_canonical_id(c, c->bucket.owner);
+    p->style = (s3_row_style){.url = p->url, .owner_id = p->owner_id};
     p->scratch = tarn_arena_new(SCRATCH_BYTES_MAX);
     if (p->scratch == NULL)
         return TARN_E_NO_MEMORY;
@@ -189,7 +195,7 @@ tarn_err s3_list_v1(s3_ctx *c)
         return e;
     tarn_str marker = s3_param(c, "marker");
     s3_xml_key(&p.x, "Prefix", p.prefix, false); /* S3 and its clients leave this one element as it is */
-    p.owner = true;
+    p.style.owner = true;
     p.q.after = marker.p != NULL ? marker : TARN_STR("");
     p.q.after_is_prefix = is_common_prefix(&p, p.q.after);
     s3_xml_key(&p.x, "Marker", p.q.after, p.url);
@@ -234,7 +240,7 @@ tarn_err s3_list_v2(s3_ctx *c)
     if (e != TARN_OK)
         return e;
     s3_xml_key(&p.x, "Prefix", p.prefix, p.url);
-    p.owner = tarn_str_ieqc(s3_param(c, "fetch-owner"), "true");
+    p.style.owner = tarn_str_ieqc(s3_param(c, "fetch-owner"), "true");
     p.q.after = start.p != NULL ? start : TARN_STR("");
     p.q.after_is_prefix = is_common_prefix(&p, p.q.after);
     if (token.p != NULL)

@@ -128,13 +128,12 @@ static tarn_err read_parts(s3_ctx *c, const s3_node *root, tarn_complete_spec *s
     return TARN_OK;
 }
 
-static tarn_err read_complete_headers(s3_ctx *c, tarn_complete_spec *spec)
+static tarn_err read_complete_headers(s3_ctx *c, tarn_complete_spec *spec, s3_digests *d)
 {
-    s3_digests d;
-    tarn_err e = s3_digests_parse(c, &d);
+    tarn_err e = s3_digests_parse(c, d);
     if (e != TARN_OK)
         return e;
-    spec->checksum = d.checksum;
+    spec->checksum = d->checksum;
     tarn_str type = tarn_req_header(c->r, "x-amz-checksum-type"), size = tarn_req_header(c->r, "x-amz-mp-object-size");
     if (type.p != NULL) {
         spec->type_given = true;
@@ -151,8 +150,9 @@ static tarn_err read_complete_headers(s3_ctx *c, tarn_complete_spec *spec)
 }
 
 /* The checksum header of this request speaks of the object, not of the XML: the body is read without it. */
-static tarn_err read_complete_body(s3_ctx *c, s3_node **root)
+static tarn_err read_complete_body(s3_ctx *c, const s3_digests *d, s3_node **root)
 {
+    uint8_t sum[TARN_SHA256_BYTES];
     tarn_str body;
     tarn_err e = tarn_req_read_all(c->r, S3_XML_BODY_BYTES_MAX, &body);
     if (e == TARN_E_ENTITY_TOO_LARGE)
@@ -160,10 +160,14 @@ static tarn_err read_complete_body(s3_ctx *c, s3_node **root)
     if (e != TARN_OK)
         return e;
     if (c->auth.payload == TARN_PAYLOAD_SHA256) {
-        uint8_t sum[TARN_SHA256_BYTES];
         tarn_sha256(body.p, body.n, sum);
         if (!tarn_equal_ct(sum, c->auth.expect_sha256, sizeof sum))
             return TARN_E_CONTENT_SHA256_MISMATCH;
+    }
+    if (d->has_md5) {
+        tarn_md5(body.p, body.n, sum);
+        if (!tarn_equal_ct(sum, d->md5, TARN_MD5_BYTES))
+            return TARN_E_BAD_DIGEST;
     }
     e = s3_xml_parse(body, c->a, root);
     if (e == TARN_OK && !tarn_str_eqc((*root)->name, "CompleteMultipartUpload"))
@@ -201,9 +205,10 @@ tarn_err s3_complete_upload(s3_ctx *c)
     uint32_t bad = 0;
     s3_node *root;
     tarn_str id = s3_param(c, "uploadId");
-    tarn_err e = read_complete_headers(c, &spec);
+    s3_digests d;
+    tarn_err e = read_complete_headers(c, &spec, &d);
     if (e == TARN_OK)
-        e = read_complete_body(c, &root);
+        e = read_complete_body(c, &d, &root);
     if (e == TARN_OK)
         e = read_parts(c, root, &spec);
     if (e == TARN_OK && !tarn_upload_id_parse(id, &spec.upload_id, &spec.nonce))

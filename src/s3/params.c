@@ -282,21 +282,47 @@ tarn_err s3_check_storage_class(s3_ctx *c, tarn_str v)
     return s3_fail_arg(c, TARN_E_INVALID_STORAGE_CLASS, NULL, "StorageClassRequested", v);
 }
 
+/* A key of the client's: bad ones get their own error, good ones the truth. */
+static tarn_err refuse_client_key(s3_ctx *c, const char *prefix)
+{
+    uint8_t key[TARN_SHA256_BYTES + 1], md5[TARN_MD5_BYTES + 1], want[TARN_MD5_BYTES];
+    size_t key_n, md5_n;
+    tarn_str algorithm = prefixed_header(c, prefix, "algorithm"), key_text = prefixed_header(c, prefix, "key"),
+             md5_text = prefixed_header(c, prefix, "key-md5");
+    if (algorithm.p == NULL && key_text.p == NULL && md5_text.p == NULL)
+        return TARN_OK;
+    if (!tarn_str_eqc(algorithm, "AES256"))
+        return s3_bad_argument(
+            c, "Requests specifying Server Side Encryption with Customer provided keys must provide a valid encryption algorithm.",
+            "x-amz-server-side-encryption-customer-algorithm", algorithm);
+    bool good = tarn_base64_decode(key_text, key, sizeof key, &key_n) && key_n == TARN_SHA256_BYTES &&
+                tarn_base64_decode(md5_text, md5, sizeof md5, &md5_n) && md5_n == TARN_MD5_BYTES;
+    if (good)
+        tarn_md5(key, key_n, want);
+    good = good && tarn_equal_ct(md5, want, TARN_MD5_BYTES);
+    tarn_wipe(key, sizeof key);
+    if (!good)
+        return s3_bad_argument(
+            c, "Requests specifying Server Side Encryption with Customer provided keys must provide an appropriate secret key and its MD5.",
+            "x-amz-server-side-encryption-customer-key", TARN_STR_NULL);
+    return s3_fail(c, TARN_E_NOT_IMPLEMENTED, "Server-side encryption with customer-provided keys is not implemented.");
+}
+
 tarn_err s3_refuse_encryption(s3_ctx *c)
 {
     tarn_str sse = tarn_req_header(c->r, "x-amz-server-side-encryption");
     const tarn_auth_view *v = tarn_req_view(c->r);
-    for (size_t i = 0; i < v->headers_n; i++)
-        if (tarn_str_istarts(v->headers[i].name, "x-amz-server-side-encryption-customer-") ||
-            tarn_str_istarts(v->headers[i].name, "x-amz-copy-source-server-side-encryption-customer-"))
-            return s3_fail(c, TARN_E_NOT_IMPLEMENTED, "Server-side encryption with customer-provided keys is not implemented.");
-    if (sse.p == NULL) {
-        for (size_t i = 0; i < v->headers_n; i++)
-            if (tarn_str_istarts(v->headers[i].name, "x-amz-server-side-encryption-"))
-                return s3_bad_argument(c, "x-amz-server-side-encryption must be given with the other headers of its kind.",
-                                       "x-amz-server-side-encryption", TARN_STR_NULL);
+    tarn_err e = refuse_client_key(c, "x-amz-server-side-encryption-customer-");
+    if (e == TARN_OK)
+        e = refuse_client_key(c, "x-amz-copy-source-server-side-encryption-customer-");
+    if (e != TARN_OK)
+        return e;
+    for (size_t i = 0; i < v->headers_n && sse.p == NULL; i++)
+        if (tarn_str_istarts(v->headers[i].name, "x-amz-server-side-encryption-"))
+            return s3_bad_argument(c, "x-amz-server-side-encryption must be given with the other headers of its kind.",
+                                   "x-amz-server-side-encryption", TARN_STR_NULL);
+    if (sse.p == NULL)
         return TARN_OK;
-    }
     if (tarn_str_eqc(sse, "AES256") || tarn_str_eqc(sse, "aws:kms") || tarn_str_eqc(sse, "aws:kms:dsse"))
         return s3_fail(c, TARN_E_NOT_IMPLEMENTED, "Server-side encryption is not implemented.");
     return s3_fail(c, TARN_E_INVALID_ENCRYPTION_ALGORITHM, NULL);

@@ -126,6 +126,7 @@ void s3_xml_time(s3_xml *x, const char *name, int64_t ms);
 void s3_xml_etag(s3_xml *x, tarn_str etag); /* <ETag>&quot;…&quot;</ETag> */
 void s3_xml_key(s3_xml *x, const char *name, tarn_str key, bool url_encode);
 void s3_xml_escape(tarn_sb *b, tarn_str s);
+bool s3_xml_needs_escape(tarn_str s);
 tarn_err s3_xml_send(s3_ctx *c, s3_xml *x, int status); /* closes nothing; frees x */
 
 /* ------------------------------------------------------------------ XML in (xml_in.c) */

@@ -53,6 +53,16 @@ static const char *escape_of(unsigned char ch)
     }
 }
 
+bool s3_xml_needs_escape(tarn_str s)
+{
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned char ch = (unsigned char)s.p[i];
+        if (ch < 0x20 || ch == '&' || ch == '<' || ch == '>' || ch == '"' || ch == '\'')
+            return true;
+    }
+    return false;
+}
+
 void s3_xml_escape(tarn_sb *b, tarn_str s)
 {
     size_t from = 0;

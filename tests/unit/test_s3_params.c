@@ -428,7 +428,9 @@ static void attributes_that_are_refused(void **state)
         {"x-amz-server-side-encryption", "AES256", TARN_E_NOT_IMPLEMENTED},
         {"x-amz-server-side-encryption", "aws:kms", TARN_E_NOT_IMPLEMENTED},
         {"x-amz-server-side-encryption", "rot13", TARN_E_INVALID_ENCRYPTION_ALGORITHM},
-        {"x-amz-server-side-encryption-customer-algorithm", "AES256", TARN_E_NOT_IMPLEMENTED},
+        {"x-amz-server-side-encryption-aws-kms-key-id", "k", TARN_E_INVALID_ARGUMENT},
+        {"x-amz-server-side-encryption-customer-algorithm", "AES256", TARN_E_INVALID_ARGUMENT},
+        {"x-amz-server-side-encryption-customer-key", "AAAA", TARN_E_INVALID_ARGUMENT},
     };
     fake *f = *state;
     for (size_t i = 0; i < TARN_ARRAY_LEN(t); i++) {
@@ -439,6 +441,30 @@ static void attributes_that_are_refused(void **state)
         if (e != t[i].want)
             fail_msg("%s: %s gave %s", t[i].name, t[i].value, tarn_err_get(e)->name);
     }
+}
+
+static void keys_of_clients(void **state)
+{
+    static const char key[] = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", md5[] = "tJ69+L8qHIp4zvOg6Yk9ow==";
+    fake *f = *state;
+    uint8_t raw[TARN_SHA256_BYTES], sum[TARN_MD5_BYTES];
+    tarn_sb b;
+    char right[32];
+    for (size_t i = 0; i < sizeof raw; i++)
+        raw[i] = (uint8_t)i;
+    tarn_md5(raw, sizeof raw, sum);
+    tarn_sb_init_fixed(&b, right, sizeof right);
+    tarn_sb_base64(&b, sum, sizeof sum);
+    for (int good = 0; good < 2; good++) {
+        fake_reset(f);
+        fake_header(f, "x-amz-server-side-encryption-customer-algorithm", "AES256");
+        fake_header(f, "x-amz-server-side-encryption-customer-key", key);
+        fake_header(f, "x-amz-server-side-encryption-customer-key-MD5", good ? right : md5);
+        assert_int_equal(s3_refuse_encryption(&f->c), good ? TARN_E_NOT_IMPLEMENTED : TARN_E_INVALID_ARGUMENT);
+    }
+    fake_reset(f);
+    fake_header(f, "x-amz-server-side-encryption-customer-algorithm", "AES256");
+    assert_int_equal(s3_refuse_read_encryption(&f->c), TARN_E_INVALID_REQUEST);
 }
 
 #define T(x) cmocka_unit_test_setup_teardown(x, fake_setup, fake_teardown)
@@ -460,6 +486,7 @@ int main(void)
         T(numbers),
         T(user_metadata),
         T(attributes_that_are_refused),
+        T(keys_of_clients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* XML in: what is refused, and the limits of depth, nodes and size at the maximum and one past it. XML out: escaping. */
+#include "list_row.h"
 #include "s3_fake.h"
 
 static tarn_err parse(fake *f, const char *text, s3_node **root)
@@ -169,6 +170,65 @@ static void round_trip(void **state)
     tarn_sb_free(&x.b);
 }
 
+/* The same row by the general writers. */
+static void plain_row(s3_xml *x, const tarn_version_row *row, const tarn_attrs *attrs, const s3_row_style *style)
+{
+    s3_xml_open(x, "Contents");
+    s3_xml_key(x, "Key", row->key, style->url);
+    s3_xml_time(x, "LastModified", row->mtime_ms);
+    s3_xml_etag(x, row->etag);
+    if (attrs->checksum.kind != TARN_SUM_NONE) {
+        s3_xml_textc(x, "ChecksumAlgorithm", tarn_sum_name(attrs->checksum.kind));
+        s3_xml_textc(x, "ChecksumType", attrs->checksum.type == TARN_SUM_COMPOSITE ? "COMPOSITE" : "FULL_OBJECT");
+    }
+    s3_xml_u64(x, "Size", row->size);
+    s3_xml_text(x, "StorageClass", attrs->storage_class.n > 0 ? attrs->storage_class : TARN_STR("STANDARD"));
+    if (style->owner)
+        s3_owner(x, "Owner", style->owner_id);
+    s3_xml_close(x, "Contents");
+}
+
+static void fast_rows_are_as_the_plain_ones(void **state)
+{
+    fake *f = *state;
+    static const int64_t times[] = {0, 1, 999, 86399999, 86400000, FAKE_NOW_MS, FAKE_NOW_MS + 86400000, 4102444799999};
+    const tarn_str keys[] = {TARN_STR("a"), TARN_STR("a b/<&>\"'\r\n\t\x01\x1f"), TARN_STR("d\xC3\xA4/~x"),
+                             fake_repeat(f, "\x01", TARN_KEY_BYTES_MAX)};
+    static const tarn_attrs attrs[] = {
+        {.checksum.kind = TARN_SUM_NONE},
+        {.checksum = {.kind = TARN_SUM_CRC64NVME, .type = TARN_SUM_FULL_OBJECT}, .storage_class = {"STANDARD_IA", 11}},
+        {.checksum = {.kind = TARN_SUM_SHA256, .type = TARN_SUM_COMPOSITE}},
+    };
+    for (size_t i = 0; i < TARN_ARRAY_LEN(keys) * 4; i++) {
+        s3_row_style style = {.url = (i & 1) != 0, .owner = (i & 2) != 0, .owner_id = TARN_STR("id<64>")};
+        for (size_t t = 0; t < TARN_ARRAY_LEN(times); t++) {
+            const tarn_attrs *a = &attrs[t % TARN_ARRAY_LEN(attrs)];
+            const tarn_version_row row = {.key = keys[i / 4],
+                                          .mtime_ms = times[t],
+                                          .size = t == 0 ? 0 : UINT64_MAX / t,
+                                          .etag = TARN_STR("0123456789abcdef0123456789abcdef-10000")};
+            s3_xml fast, plain;
+            tarn_sb_init(&fast.b, 1u << 20);
+            tarn_sb_init(&plain.b, 1u << 20);
+            s3_list_contents(&fast.b, &row, a, &style);
+            plain_row(&plain, &row, a, &style);
+            assert_false(fast.b.failed);
+            assert_int_equal(fast.b.n, plain.b.n);
+            assert_memory_equal(fast.b.p, plain.b.p, plain.b.n + 1); /* and the NUL behind */
+            tarn_sb_free(&fast.b);
+            tarn_sb_free(&plain.b);
+        }
+    }
+    /* No room: the builder has failed, and nothing was written. */
+    char mem[100];
+    tarn_sb small;
+    s3_row_style style = {.url = false};
+    const tarn_version_row row = {.key = TARN_STR("k"), .etag = TARN_STR("e")};
+    tarn_sb_init_fixed(&small, mem, sizeof mem);
+    s3_list_contents(&small, &row, &attrs[0], &style);
+    assert_true(small.failed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,6 +241,7 @@ int main(void)
         cmocka_unit_test(escaping),
         cmocka_unit_test(elements),
         cmocka_unit_test_setup_teardown(round_trip, fake_setup, fake_teardown),
+        cmocka_unit_test_setup_teardown(fast_rows_are_as_the_plain_ones, fake_setup, fake_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

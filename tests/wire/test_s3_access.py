@@ -230,6 +230,11 @@ def forms():
     for what, fields, conds, code in (("a key that isn't allowed", {"key": "other"}, [{"key": "k"}], "AccessDenied"),
                                       ("a field without a condition", {"key": "k", "x-amz-meta-z": "1"}, [{"key": "k"}], "AccessDenied")):
         refused(C.post_form(b, fields, b"x", conds), 403, code, what)
+    kept = {}
+    eq(C.post_form(b, {"key": "k"}, b"x", [{"key": "k"}], alter=lambda f: kept.update(f) or f).status, 204)
+    other = C.new_bucket()
+    for more in ({}, {"bucket": b}, {"bucket": other}):
+        refused(C.post_form(other, {}, b"x", alter=lambda f, m=more: {**kept, **m}), 403, "AccessDenied", f"a policy made for another bucket, {more}")
     refused(C.post_form(b, {"key": "k"}, b"x" * 11, [{"key": "k"}, ["content-length-range", 0, 10]]), 400, "EntityTooLarge")
     refused(C.post_form(b, {"key": "k"}, b"x", [{"key": "k"}, ["content-length-range", 2, 10]]), 400, "EntityTooSmall")
     refused(C.post_form(b, {"key": "k"}, b"x", [{"key": "k"}], expires_s=-5), 403, "AccessDenied", "expired")

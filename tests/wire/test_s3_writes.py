@@ -233,8 +233,9 @@ def copies():
 @case
 def what_is_not_there_is_said():
     for h in ({"x-amz-server-side-encryption": "AES256"}, {"x-amz-server-side-encryption": "aws:kms"},
-              {"x-amz-server-side-encryption-customer-algorithm": "AES256"}, {"x-amz-write-offset-bytes": "0"}):
+              {"x-amz-write-offset-bytes": "0"}):
         refused(C.put(B, "no", b"x", h), 501, "NotImplemented", f"{h}")
+    refused(C.put(B, "no", b"x", {"x-amz-server-side-encryption-customer-algorithm": "AES256"}), 400, "InvalidArgument", "half of a client's key")
     refused(C.put(B, "no", b"x", {"x-amz-acl": "public-read"}), 400, "AccessControlListNotSupported")
     refused(C.put(B, "no", b"x", {"x-amz-storage-class": "GLACIER"}), 400, "InvalidStorageClass")
     refused(C.put(B, "k" * 1025, b"x"), 400, "KeyTooLongError")
