@@ -21,7 +21,7 @@
 #define SIM_DRIVES_MAX 4
 #define SIM_FILES_MAX 64
 #define SIM_SECTOR_BYTES 512
-#define SIM_FILE_BYTES_MAX (96u * 1024 * 1024)
+#define SIM_FILE_BYTES_MAX (12u * 1024 * 1024)
 
 typedef struct sim_pending { /* a write or a truncation that has not been synced */
     struct sim_pending *next;
