@@ -208,6 +208,11 @@ size_t tarn_batch_count(const tarn_batch *b);
 const tarn_op *tarn_batch_op(const tarn_batch *b, size_t i);
 void tarn_batch_release(tarn_batch *b); /* the caller's reference; NULL is fine */
 
+/*
+ * What the page cache has of a file, at once and without waiting: true when all n bytes were read. Never true for a file
+ * that isn't of the real file system, or that was opened with O_DIRECT.
+ */
+bool tarn_file_read_cached(tarn_file *f, void *buf, size_t n, uint64_t off);
 /* One operation at a time, parking the fiber (in a plain thread they run synchronously). Negative errno or count. */
 int64_t tarn_file_read(tarn_file *f, void *buf, size_t n, uint64_t off);
 int64_t tarn_file_write(tarn_file *f, const void *buf, size_t n, uint64_t off);
@@ -303,6 +308,7 @@ void tarn_sim_replace_drive(tarn_sim *s, size_t drive); /* by an empty one */
 void tarn_sim_unplug_drive(tarn_sim *s, size_t drive);  /* GONE, losing what was not synced */
 /* Flips bits in up to n sectors of the drive's files whose path has the text (NULL: any). How many it found. */
 size_t tarn_sim_damage(tarn_sim *s, size_t drive, const char *path_has, size_t n);
+size_t tarn_sim_open_files(const tarn_sim *s);
 /* Makes the nth call from now of these kinds fail once with this errno; nth 0: none. */
 #define TARN_SIM_CALL_OPEN 1u /* and other calls by name */
 #define TARN_SIM_CALL_READ 2u

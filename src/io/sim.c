@@ -29,6 +29,7 @@ typedef struct drive {
     sim_inode *root;
     tarn_sim_fault fault;
     uint64_t stalled_until_ns;
+    bool stalled; /* it was; the next operation goes through */
 } drive;
 
 typedef struct handle {
@@ -682,7 +683,9 @@ static size_t fs_pick(tarn_fs *fs, const tarn_op *first, size_t n)
         if (d->stalled_until_ns > now || skip-- > 0)
             continue;
         found = i;
-        if ((d->fault.faults & TARN_SIM_SLOW) && sim_chance(&s->rng, d->fault.per_mille)) {
+        bool stall = !d->stalled && (d->fault.faults & TARN_SIM_SLOW) && sim_chance(&s->rng, d->fault.per_mille);
+        d->stalled = stall;
+        if (stall) {
             d->stalled_until_ns = now + sim_below(&s->rng, STALL_NS_MAX);
             found = n;
         }
@@ -739,8 +742,7 @@ void tarn_sim_free(tarn_sim *s)
 {
     if (!s)
         return;
-    for (size_t i = 0; i < s->handles_n; i++)
-        TARN_ASSERT(!s->handles[i].f); /* somebody has not closed a file */
+    TARN_ASSERT(tarn_sim_open_files(s) == 0); /* somebody has not closed a file */
     for (size_t i = 0; i < s->opt.drives_n; i++)
         sim_inode_unref(s->drives[i].root);
     tarn_free(s->handles);
@@ -814,6 +816,14 @@ size_t tarn_sim_damage(tarn_sim *s, size_t d, const char *path_has, size_t n)
             memcpy(k.found->durable.pages[k.page], page, SIM_PAGE_BYTES);
     }
     return done;
+}
+
+size_t tarn_sim_open_files(const tarn_sim *s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s->handles_n; i++)
+        n += s->handles[i].f ? 1 : 0;
+    return n;
 }
 
 void tarn_sim_fail_nth(tarn_sim *s, unsigned kinds, uint64_t nth, int errno_value)

@@ -23,7 +23,9 @@ static bool choose_drive(run *r, uint32_t a, bool loses, size_t *out)
 {
     size_t n = r->n, d = a % n;
     unsigned max = r->parity;
-    if (max == 0 && !loses)
+    if (max == 0 && loses)
+        return false;
+    if (max == 0)
         max = 1;
     if (!(r->affected & (1u << d)) && run_affected_n(r) >= max) {
         for (size_t i = 1; i <= n; i++) {

@@ -36,6 +36,8 @@ void run_close(run *r)
 {
     tarn_store_close(r->s);
     r->s = NULL;
+    if (tarn_sim_open_files(r->sim) > 0)
+        run_fail(r, "%zu files stayed open when the store was closed", tarn_sim_open_files(r->sim));
 }
 
 bool run_open(run *r, const char *when)
