@@ -51,6 +51,7 @@ typedef struct tarn_store_options {
     uint64_t segment_object_bytes_max; /* up to this size data goes to segment files; 0: default */
     bool inline_committer;             /* see tarn_meta_options */
     uint64_t scrub_interval_s;         /* between the starts of two scrubs; 0: only when asked for */
+    uint64_t backup_interval_s;        /* between two backups of the metadata that are kept on the drives; 0: none */
     uint64_t scrub_bytes_per_s;        /* how fast a scrub reads at the most; 0: no limit */
 } tarn_store_options;
 /*
@@ -289,5 +290,10 @@ typedef struct tarn_task_status {
 tarn_err tarn_task_start(tarn_store *s, tarn_task task, const tarn_task_spec *spec);
 void tarn_task_stop(tarn_store *s, tarn_task task); /* at its next step; the next start begins anew */
 void tarn_task_status_get(tarn_store *s, tarn_task task, tarn_task_status *out);
+
+/* A backup of the metadata on every drive that takes it, the older ones go (backup.c). */
+tarn_err tarn_store_backup_keep(tarn_store *s);
+/* A backup to be read once, by tarn_file_read from 0 to *bytes; it is gone with tarn_file_unref. */
+tarn_err tarn_store_backup_take(tarn_store *s, tarn_file **out, uint64_t *bytes);
 
 #endif

@@ -14,6 +14,7 @@
 #include "admin_private.h"
 
 #define OPS_BYTES_MAX (1024 * 1024)
+#define OPS_PIECE_BYTES (256 * 1024)
 
 /* ------------------------------------------------------------------ JSON */
 static void name(tarn_sb *b, const char *key)
@@ -211,13 +212,39 @@ static void drives(tarn_admin *a, tarn_req *r)
     send_json(r, 200, &b);
 }
 
+/* ------------------------------------------------------------------ backup */
+static void backup(tarn_admin *a, tarn_req *r)
+{
+    tarn_file *f = NULL;
+    uint64_t bytes = 0, at = 0;
+    uint8_t *piece = tarn_arena_alloc(tarn_req_arena(r), OPS_PIECE_BYTES);
+    tarn_err e = piece == NULL ? TARN_E_NO_MEMORY : tarn_store_backup_take(a->opt.store, &f, &bytes);
+    if (e != TARN_OK) {
+        tarn_admin_error(r, e, NULL);
+        return;
+    }
+    tarn_resp_headerc(r, "Content-Type", "application/octet-stream");
+    e = tarn_resp_begin(r, 200, bytes);
+    while (e == TARN_OK && at < bytes) {
+        int64_t n = tarn_file_read(f, piece, bytes - at < OPS_PIECE_BYTES ? (size_t)(bytes - at) : OPS_PIECE_BYTES, at);
+        e = n <= 0 ? TARN_E_IO : tarn_resp_write(r, piece, (size_t)n, false);
+        at += n > 0 ? (uint64_t)n : 0;
+    }
+    if (e == TARN_OK) {
+        (void)tarn_resp_end(r);
+    } else {
+        tarn_resp_abort(r);
+    }
+    tarn_file_unref(f);
+}
+
 /* ------------------------------------------------------------------ routes */
 static const struct {
     const char *method, *path;
     void (*fn)(tarn_admin *a, tarn_req *r);
 } routes[] = {
     {"GET", "/drives", drives},      {"GET", "/heal", heal_status},   {"POST", "/heal", heal_start},    {"DELETE", "/heal", heal_stop},
-    {"GET", "/scrub", scrub_status}, {"POST", "/scrub", scrub_start}, {"DELETE", "/scrub", scrub_stop},
+    {"GET", "/scrub", scrub_status}, {"POST", "/scrub", scrub_start}, {"DELETE", "/scrub", scrub_stop}, {"GET", "/backup", backup},
 };
 
 void tarn_admin_ops(tarn_admin *a, tarn_req *r, tarn_str path)

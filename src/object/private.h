@@ -165,7 +165,8 @@ struct tarn_store {
     tarn_link reasons;  /* texts that live until close */
     obj_pins pins[OBJ_PIN_SHARDS];
     obj_background *background;
-    struct obj_tasks *tasks; /* task.c */
+    struct obj_tasks *tasks;    /* task.c */
+    uint64_t backup_interval_s; /* obj_backup_main */
     tarn_link repair_wishes; /* under lock */
     size_t repair_wishes_n;
 };

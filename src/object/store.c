@@ -272,6 +272,7 @@ static void derive(tarn_store *s, const tarn_store_options *opt)
         s->segment_object_max = OBJ_SEGMENT_BYTES / 4;
     }
     s->segment_bytes = OBJ_SEGMENT_BYTES;
+    s->backup_interval_s = opt->backup_interval_s;
 }
 
 static tarn_err open_steps(tarn_store *s, const tarn_store_options *opt, tarn_arena *arena, tarn_str *reason)

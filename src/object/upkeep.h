@@ -31,6 +31,10 @@ tarn_err obj_check_version(tarn_store *s, const tarn_version_row *row, obj_check
 tarn_err obj_check_upload(tarn_store *s, uint64_t upload_id, obj_check *c);
 bool obj_check_clean(const obj_check *c); /* nothing missing, corrupt or lost (drives that are out don't count) */
 
+/* ------------------------------------------------------------------ backups of the metadata (backup.c) */
+bool obj_backup_name(const char *name, uint64_t *ms); /* of a finished one */
+void obj_backup_main(void *arg);                      /* the fiber */
+
 /* ------------------------------------------------------------------ walking */
 typedef struct obj_walk_pos {
     char bucket[TARN_BUCKET_NAME_BYTES_MAX + 1];

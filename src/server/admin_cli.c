@@ -5,6 +5,7 @@
  * What is found goes to standard output, for people or, with --json, as the daemon's own JSON; everything else to standard
  * error. Runs on the main thread.
  */
+#include <errno.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
@@ -257,12 +258,57 @@ static tarn_exit cmd_drives(admin_run *r)
     return TARN_EXIT_OK;
 }
 
+/* ------------------------------------------------------------------ backup */
+static bool to_file(void *ctx, tarn_str piece)
+{
+    return fwrite(piece.p, 1, piece.n, ctx) == piece.n;
+}
+
+/* Under another name until it is whole: nobody takes half a backup for one. */
+static tarn_exit cmd_backup(admin_run *r)
+{
+    admin_client c;
+    admin_answer a = {0};
+    if (r->words_n != 1) {
+        return too_many(r);
+    }
+    const char *path = r->words[0];
+    tarn_str part = tarn_arena_fmt(r->server.arena, "%s.part", path);
+    tarn_exit x = part.p == NULL ? tarn_complain(TARN_EXIT_FAILED, "out of memory") : admin_client_open(&c, &r->server, r->url);
+    if (x != TARN_EXIT_OK) {
+        return x;
+    }
+    FILE *f = fopen(part.p, "wx");
+    if (f == NULL) {
+        return tarn_complain(TARN_EXIT_FAILED, "%s cannot be made: %s", part.p, strerror(errno));
+    }
+    x = admin_client_ask(&c, "GET", TARN_STR("/tarn/admin/v1/backup"), to_file, f, &a);
+    if (x == TARN_EXIT_OK && a.status != 200) {
+        x = tarn_complain(TARN_EXIT_FAILED, "%.*s answers %d", TARN_STR_ARG(c.authority), a.status);
+    }
+    if (x == TARN_EXIT_OK && (fflush(f) != 0 || fsync(fileno(f)) != 0)) {
+        x = tarn_complain(TARN_EXIT_FAILED, "%s cannot be written: %s", part.p, strerror(errno));
+    }
+    (void)fclose(f);
+    if (x == TARN_EXIT_OK && tarn_meta_backup_check(tarn_fs_posix(), part.p) != TARN_OK) {
+        x = tarn_complain(TARN_EXIT_FAILED, "%s is damaged: what was received is no whole backup", part.p);
+    }
+    if (x == TARN_EXIT_OK && rename(part.p, path) != 0) {
+        x = tarn_complain(TARN_EXIT_FAILED, "%s cannot be made: %s", path, strerror(errno));
+    }
+    if (x != TARN_EXIT_OK) {
+        (void)unlink(part.p);
+    }
+    return x;
+}
+
 /* ------------------------------------------------------------------ the table */
 static const command commands[] = {
     {"drives", "drives [--json]", "The drives, their states, and how far a replaced one has been filled.", cmd_drives},
     {"heal", "heal [--dry-run] [--detach] [--json] [BUCKET[/PREFIX]] | heal --status | heal --stop",
      "Checks every shard of every version and rebuilds what is missing or damaged.", cmd_heal},
     {"scrub", "scrub [start | stop | status] [--json]", "The background check of everything: begins it, ends it, shows it.", cmd_scrub},
+    {"backup", "backup FILE", "The metadata of the running daemon as one file: consistent, and checked when it has arrived.", cmd_backup},
 };
 
 void tarn_admin_help_render(tarn_sb *b)

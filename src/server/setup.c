@@ -118,6 +118,7 @@ tarn_exit tarn_setup_store(tarn_server *s)
         .drives_n = s->opt.drives_n,
         .set_drives = (size_t)tarn_option_number(&s->opt, TARN_OPT_SET_DRIVES),
         .scrub_interval_s = tarn_option_seconds(&s->opt, TARN_OPT_SCRUB_INTERVAL),
+        .backup_interval_s = tarn_option_seconds(&s->opt, TARN_OPT_META_BACKUP_INTERVAL),
         .scrub_bytes_per_s = tarn_option_number(&s->opt, TARN_OPT_SCRUB_RATE) * 1000000u,
     };
     tarn_err e = tarn_store_open(&so, &s->store, s->arena, &reason);
