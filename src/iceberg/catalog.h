@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include "metadata.h"
+#include "text.h"
 #include "tarn/iceberg.h"
 
 /* ------------------------------------------------------------------ limits */
@@ -146,7 +147,7 @@ typedef struct ice_state {
     uint64_t entity_id, version;
     tarn_entity_kind kind;
     tarn_str pointer; /* own memory */
-    tarn_str text;    /* the metadata as JSON; own memory */
+    ice_text text;    /* the metadata as JSON */
     json_t *metadata;
     size_t bytes; /* for the cache's limit */
     bool cached;
@@ -156,8 +157,9 @@ typedef struct ice_state {
     bool pending, failed;
     tarn_link waiters;
 } ice_state;
-/* Takes over metadata; text and pointer are copied. NULL when out of memory (metadata is then released). */
-ice_state *ice_state_new(const tarn_entity_row *row, json_t *metadata, tarn_str text);
+/* Takes over metadata and text, also when it fails; the pointer is copied. NULL when out of memory. */
+ice_state *ice_state_new(const tarn_entity_row *row, json_t *metadata, ice_text *text);
+tarn_str ice_state_text(const ice_state *s);
 ice_state *ice_state_ref(ice_state *s);
 void ice_state_unref(ice_state *s); /* NULL is fine */
 
@@ -219,6 +221,8 @@ tarn_str ice_now_uuid(ice_req *q);                 /* a fresh uuid in the arena 
 tarn_err ice_entity_create(ice_req *q, tarn_entity_row *row, const json_t *metadata, tarn_str text, const char *codec_property);
 /* Metadata as the text of its file. */
 tarn_err ice_metadata_text(ice_req *q, const json_t *metadata, tarn_sb *out);
+/* The same for a state; what it shares with the base (NULL: none) is copied from the base's text. */
+tarn_err ice_state_write(ice_req *q, const json_t *metadata, const ice_state *base, ice_text *out);
 
 /* purge.c: frees what a dropped table or view left, on a fiber of its own. */
 void ice_purge_start(ice_req *q, const tarn_entity_row *row);

@@ -140,7 +140,8 @@ static tarn_err apply(ice_commit *c, tarn_arena *scratch, ice_result *r)
 tarn_err ice_commit_build(ice_commit *c)
 {
     ice_result r = {0};
-    tarn_sb text, name;
+    ice_text text = {0};
+    tarn_sb name;
     bool gzip = false;
     tarn_arena *scratch = tarn_arena_new(ICE_LOAD_ARENA_BYTES_MAX);
     char *memory = tarn_arena_alloc(c->q->a, ICE_POINTER_BYTES_MAX);
@@ -155,7 +156,7 @@ tarn_err ice_commit_build(ice_commit *c)
         ice_result_release(&r);
         return TARN_OK;
     }
-    err = ice_metadata_text(c->q, r.metadata, &text);
+    err = ice_state_write(c->q, r.metadata, c->base, &text);
     if (err != TARN_OK) {
         ice_result_release(&r);
         return err;
@@ -170,9 +171,9 @@ tarn_err ice_commit_build(ice_commit *c)
     c->next.uuid = tarn_arena_str(c->q->a, ice_string_or_empty(r.metadata, c->kind == TARN_ENTITY_VIEW ? "view-uuid" : "table-uuid"));
     json_decref(c->expired);
     c->expired = r.expired_files;
-    c->made = ice_state_new(&c->next, r.metadata, tarn_sb_view(&text));
-    err = c->made && c->next.pointer.n > 0 ? ice_file_prepare(c->q, c->next.pointer, tarn_sb_view(&text), gzip, &c->put) : TARN_E_NO_MEMORY;
-    tarn_sb_free(&text);
+    c->made = ice_state_new(&c->next, r.metadata, &text);
+    err = c->made && c->next.pointer.n > 0 ? ice_file_prepare(c->q, c->next.pointer, ice_state_text(c->made), gzip, &c->put)
+                                           : TARN_E_NO_MEMORY;
     if (err != TARN_OK) {
         ice_state_unref(c->made);
         c->made = NULL;
@@ -420,7 +421,7 @@ tarn_err ice_h_table_commit(ice_req *q)
     }
     if (err == TARN_OK) {
         tarn_entity_row row = {.id = c.made->entity_id, .version = c.made->version};
-        err = ice_send_metadata(q, c.made->pointer, c.made->text, false, ice_etag(q, &row, "all"));
+        err = ice_send_metadata(q, c.made->pointer, ice_state_text(c.made), false, ice_etag(q, &row, "all"));
         if (c.expired)
             ice_delete_files(q, c.expired); /* after the answer: a failure here is nobody's business */
     }
@@ -436,7 +437,7 @@ tarn_err ice_h_view_replace(ice_req *q)
     if (err == TARN_E_ICE_NO_TABLE)
         err = ice_no_such(q, TARN_ENTITY_VIEW, q->ns, q->name);
     if (err == TARN_OK)
-        err = ice_send_metadata(q, c.made->pointer, c.made->text, true, TARN_STR(""));
+        err = ice_send_metadata(q, c.made->pointer, ice_state_text(c.made), true, TARN_STR(""));
     ice_commit_release(&c);
     return err;
 }

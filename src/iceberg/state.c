@@ -62,6 +62,18 @@ tarn_err ice_file_prepare(ice_req *q, tarn_str location, tarn_str text, bool gzi
     return TARN_OK;
 }
 
+static tarn_err too_long(ice_req *q)
+{
+    return ice_fail(&q->e, TARN_E_ICE_VALIDATION, "The metadata would be longer than %u bytes: expire snapshots first",
+                    ICE_METADATA_BYTES_MAX);
+}
+
+tarn_err ice_state_write(ice_req *q, const json_t *metadata, const ice_state *base, ice_text *out)
+{
+    tarn_err err = ice_text_write(metadata, base ? base->metadata : NULL, base ? &base->text : NULL, ICE_METADATA_BYTES_MAX, out);
+    return err == TARN_E_LIMIT ? too_long(q) : err;
+}
+
 tarn_err ice_metadata_text(ice_req *q, const json_t *metadata, tarn_sb *out)
 {
     tarn_sb_init(out, ICE_METADATA_BYTES_MAX);
@@ -69,15 +81,14 @@ tarn_err ice_metadata_text(ice_req *q, const json_t *metadata, tarn_sb *out)
     if (!out->failed)
         return TARN_OK;
     tarn_sb_free(out);
-    return ice_fail(&q->e, TARN_E_ICE_VALIDATION, "The metadata would be longer than %u bytes: expire snapshots first",
-                    ICE_METADATA_BYTES_MAX);
+    return too_long(q);
 }
 
 /* ------------------------------------------------------------------ states */
 static tarn_err parse_state(ice_req *q, const tarn_entity_row *row, tarn_arena *a, tarn_str bytes, ice_state **out)
 {
     json_t *raw = NULL, *md = NULL;
-    tarn_sb text;
+    ice_text text = {0};
     ICE_TRY(ice_json_parse_object(bytes, &raw, &q->e));
     tarn_err err = row->kind == TARN_ENTITY_VIEW ? ice_view_load(raw, &md, &q->e) : ice_table_load(raw, false, a, &md, &q->e);
     json_decref(raw);
@@ -86,13 +97,12 @@ static tarn_err parse_state(ice_req *q, const tarn_entity_row *row, tarn_arena *
     if (row->kind == TARN_ENTITY_TABLE && !ice_get(md, "table-uuid"))
         err = ice_set_str(md, "table-uuid", row->uuid);
     if (err == TARN_OK)
-        err = ice_metadata_text(q, md, &text);
+        err = ice_state_write(q, md, NULL, &text);
     if (err != TARN_OK) {
         json_decref(md);
         return err;
     }
-    *out = ice_state_new(row, md, tarn_sb_view(&text));
-    tarn_sb_free(&text);
+    *out = ice_state_new(row, md, &text);
     return *out ? TARN_OK : TARN_E_NO_MEMORY;
 }
 

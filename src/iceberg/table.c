@@ -106,7 +106,7 @@ tarn_err ice_h_table_load(ice_req *q)
         return ice_send_empty(q, 304);
     }
     ICE_TRY(ice_state_load(q, &row, &s));
-    tarn_err err = refs_only ? send_refs_only(q, s, etag) : ice_send_metadata(q, s->pointer, s->text, true, etag);
+    tarn_err err = refs_only ? send_refs_only(q, s, etag) : ice_send_metadata(q, s->pointer, ice_state_text(s), true, etag);
     ice_state_unref(s);
     return err;
 }

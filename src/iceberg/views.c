@@ -37,7 +37,7 @@ tarn_err ice_h_view_load(ice_req *q)
     ice_state *s = NULL;
     ICE_TRY(ice_entity(q, TARN_ENTITY_VIEW, &row));
     ICE_TRY(ice_state_load(q, &row, &s));
-    tarn_err err = ice_send_metadata(q, s->pointer, s->text, true, TARN_STR(""));
+    tarn_err err = ice_send_metadata(q, s->pointer, ice_state_text(s), true, TARN_STR(""));
     ice_state_unref(s);
     return err;
 }

@@ -75,29 +75,34 @@ tarn_loop *ice_worker_loop(const ice_worker *w)
 }
 
 /* ------------------------------------------------------------------ states */
-ice_state *ice_state_new(const tarn_entity_row *row, json_t *metadata, tarn_str text)
+ice_state *ice_state_new(const tarn_entity_row *row, json_t *metadata, ice_text *text)
 {
     ice_state *s = tarn_calloc(1, sizeof *s);
-    char *p = tarn_strdup(row->pointer), *t = s && p ? tarn_malloc(text.n + 1) : NULL;
-    if (!t) {
+    char *p = tarn_strdup(row->pointer);
+    if (!s || !p) {
         json_decref(metadata);
+        ice_text_free(text);
         tarn_free(p);
         tarn_free(s);
         return NULL;
     }
-    if (text.n > 0)
-        memcpy(t, text.p, text.n);
     s->refs = 1;
     s->entity_id = row->id;
     s->version = row->version;
     s->kind = row->kind;
     s->pointer = (tarn_str){p, row->pointer.n};
-    s->text = (tarn_str){t, text.n};
+    s->text = *text;
     s->metadata = metadata;
-    s->bytes = sizeof *s + text.n * (1 + TREE_BYTES_PER_TEXT_BYTE) + row->pointer.n;
+    s->bytes = sizeof *s + ice_text_bytes(text) + text->n * TREE_BYTES_PER_TEXT_BYTE + row->pointer.n;
     tarn_list_init(&s->lru);
     tarn_list_init(&s->waiters);
+    memset(text, 0, sizeof *text);
     return s;
+}
+
+tarn_str ice_state_text(const ice_state *s)
+{
+    return (tarn_str){s->text.p, s->text.n};
 }
 
 ice_state *ice_state_ref(ice_state *s)
@@ -112,7 +117,7 @@ void ice_state_unref(ice_state *s)
         return;
     json_decref(s->metadata);
     tarn_free((void *)(uintptr_t)s->pointer.p);
-    tarn_free((void *)(uintptr_t)s->text.p);
+    ice_text_free(&s->text);
     tarn_free(s);
 }
 

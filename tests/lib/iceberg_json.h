@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "metadata.h"
+#include "text.h"
 
 #define T_NOW 1700000000000
 #define T_UUID "00000000-0000-4000-8000-000000000001"
@@ -128,6 +129,28 @@ static TARN_UNUSED json_t *t_table(int format)
     return md;
 }
 
+/* What is written with the help of the base's text is what is written without. */
+static TARN_UNUSED void t_same_text(const json_t *base, const json_t *md)
+{
+    ice_text old = {0}, spliced = {0}, plain = {0};
+    assert_int_equal(ice_text_write(base, NULL, NULL, ICE_METADATA_BYTES_MAX, &old), TARN_OK);
+    assert_int_equal(ice_text_write(md, base, &old, ICE_METADATA_BYTES_MAX, &spliced), TARN_OK);
+    assert_int_equal(ice_text_write(md, NULL, NULL, ICE_METADATA_BYTES_MAX, &plain), TARN_OK);
+    assert_string_equal(spliced.p, plain.p);
+    assert_string_equal(plain.p, t_text(md));
+    assert_int_equal(spliced.spans_n, plain.spans_n);
+    for (size_t i = 0; i < plain.spans_n; i++) {
+        assert_int_equal(spliced.spans[i].start, plain.spans[i].start);
+        assert_int_equal(spliced.spans[i].end, plain.spans[i].end);
+        assert_int_equal(spliced.spans[i].elements_n, plain.spans[i].elements_n);
+        for (uint32_t k = 0; k < plain.spans[i].elements_n; k++)
+            assert_int_equal(spliced.spans[i].elements[k], plain.spans[i].elements[k]);
+    }
+    ice_text_free(&old);
+    ice_text_free(&spliced);
+    ice_text_free(&plain);
+}
+
 /* Applies updates (JSON text); base is released. Returns the new metadata. */
 static TARN_UNUSED json_t *t_apply(json_t *base, const char *updates, bool expect_changed)
 {
@@ -148,6 +171,7 @@ static TARN_UNUSED json_t *t_apply(json_t *base, const char *updates, bool expec
         fail_msg("%s gives metadata that does not load: %.*s", updates, TARN_STR_ARG(ice_error_message(&t_error)));
     json_decref(again);
     json_t *md = json_incref(r.metadata);
+    t_same_text(base, md);
     ice_result_release(&r);
     json_decref(u);
     json_decref(base);

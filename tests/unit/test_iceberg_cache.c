@@ -13,7 +13,7 @@ static int setup(void **state)
         return -1;
     memset(&ice, 0, sizeof ice);
     ice.serial = ++serial; /* the thread takes a new worker */
-    ice.cache_bytes_max = 20000;
+    ice.cache_bytes_max = 35000;
     pthread_mutex_init(&ice.lock, NULL);
     return 0;
 }
@@ -29,8 +29,8 @@ static int teardown(void **state)
 static ice_state *make(uint64_t id, uint64_t version, size_t text_bytes)
 {
     tarn_entity_row row = {.id = id, .version = version, .kind = TARN_ENTITY_TABLE, .pointer = TARN_STR("s3://w/p")};
-    char *p = tarn_arena_zalloc(t_arena, text_bytes);
-    ice_state *s = ice_state_new(&row, json_object(), (tarn_str){p, text_bytes});
+    ice_text text = {.p = tarn_calloc(1, text_bytes + 1), .n = text_bytes};
+    ice_state *s = ice_state_new(&row, json_object(), &text);
     assert_non_null(s);
     return s;
 }
@@ -69,9 +69,12 @@ static void finds_only_the_version_asked_for(void **state)
 static void oldest_go_first(void **state)
 {
     (void)state;
+    ice_state *one = make(1, 1, 400);
+    ice.cache_bytes_max = 5 * one->bytes; /* five fit, a sixth does not */
+    ice_state_unref(one);
     ice_worker *w = ice_worker_here(&ice);
     for (uint64_t id = 1; id <= 5; id++)
-        put(w, id, 1, 400);    /* nine times that and the struct: five fit into 20,000 */
+        put(w, id, 1, 400);
     assert_true(has(w, 1, 1)); /* used: 2 is now the oldest */
     put(w, 6, 1, 400);
     assert_false(has(w, 2, 1));
