@@ -91,6 +91,7 @@ static tarn_exit run(tarn_server *s, int words_n, char *const *words)
     }
     tarn_workers_stop(s);
     tarn_setup_undo(s);
+    tarn_workers_free(s);
     (void)close(signals_fd);
     if (x == TARN_EXIT_OK) {
         tarn_log(TARN_LOG_INFO, "stopped", NULL);

@@ -149,9 +149,17 @@ void tarn_workers_stop(tarn_server *s)
         tarn_worker *w = &s->workers[i];
         if (w->started) {
             (void)pthread_join(w->thread, NULL);
+            w->started = false;
         }
-        tarn_http_free(w->http);
-        tarn_loop_destroy(w->loop);
+    }
+}
+
+/* After the store is closed: until then its committer may still be waking a fiber of one of the loops. */
+void tarn_workers_free(tarn_server *s)
+{
+    for (unsigned i = 0; s->workers != NULL && i < s->workers_n; i++) {
+        tarn_http_free(s->workers[i].http);
+        tarn_loop_destroy(s->workers[i].loop);
     }
     tarn_free(s->workers);
     s->workers = NULL;
