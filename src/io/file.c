@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/uio.h>
 
 #include "io_internal.h"
 
@@ -141,6 +142,22 @@ int64_t tarn_file_pwrite_sync(tarn_file *f, const void *buf, size_t n, uint64_t 
         got = f->fs->pwrite(f->fs, f->handle, (const char *)buf + moved, piece(n, moved), off + moved);
     } while (!tarn_transfer_step(f, false, n, &moved, &retries, got, &result));
     return result;
+}
+
+bool tarn_file_read_cached(tarn_file *f, void *buf, size_t n, uint64_t off)
+{
+    size_t got = 0;
+    if (!f->fs->real || f->direct || n == 0)
+        return false;
+    /* A short one may be the end of what is cached, or of the file: the second call tells, and the caller finds out. */
+    while (got < n) {
+        struct iovec iov = {.iov_base = (char *)buf + got, .iov_len = n - got};
+        ssize_t rc = preadv2((int)f->handle, &iov, 1, (off_t)(off + got), RWF_NOWAIT);
+        if (rc <= 0)
+            return false;
+        got += (size_t)rc;
+    }
+    return true;
 }
 
 /* ------------------------------------------------------------------ one operation, waited for */

@@ -69,6 +69,17 @@ static void block_free(obj_block *b)
     tarn_free(b);
 }
 
+static size_t parity_offset(const tarn_store *s, size_t shard_max)
+{
+    size_t tail_off = OBJ_HEADROOM_BYTES + s->k * shard_max;
+    return (tail_off + OBJ_TAILROOM_BYTES + OBJ_PAGE_BYTES - 1) / OBJ_PAGE_BYTES * OBJ_PAGE_BYTES;
+}
+
+static size_t block_bytes(const tarn_store *s, size_t shard_max)
+{
+    return parity_offset(s, shard_max) + s->m * shard_max;
+}
+
 static obj_block *block_make(obj_ctx *c, bool small)
 {
     tarn_store *s = c->store;
@@ -80,15 +91,13 @@ static obj_block *block_make(obj_ctx *c, bool small)
     b->small = small;
     b->cap = small ? OBJ_SMALL_BLOCK_BYTES : TARN_BLOCK_BYTES;
     b->shard_max = obj_shard_len(b->cap, s->k);
-    size_t tail_off = OBJ_HEADROOM_BYTES + s->k * b->shard_max;
-    size_t parity_off = (tail_off + OBJ_TAILROOM_BYTES + OBJ_PAGE_BYTES - 1) / OBJ_PAGE_BYTES * OBJ_PAGE_BYTES;
-    b->mem = tarn_aligned_alloc(OBJ_PAGE_BYTES, parity_off + s->m * b->shard_max);
+    b->mem = tarn_aligned_alloc(OBJ_PAGE_BYTES, block_bytes(s, b->shard_max));
     if (!b->mem) {
         tarn_free(b);
         return NULL;
     }
     b->data = b->mem + OBJ_HEADROOM_BYTES;
-    b->parity = b->mem + parity_off;
+    b->parity = b->mem + parity_offset(s, b->shard_max);
     return b;
 }
 
@@ -122,11 +131,14 @@ void obj_block_unref(obj_block *b)
     }
     obj_ctx *c = b->ctx;
     size_t *n = b->small ? &c->free_small_n : &c->free_big_n;
-    if (*n >= (b->small ? OBJ_SMALL_BLOCKS_FREE_MAX : OBJ_BLOCKS_FREE_MAX)) {
+    size_t max = b->small ? OBJ_SMALL_BLOCKS_FREE_MAX : OBJ_BLOCKS_FREE_BYTES_MAX / block_bytes(c->store, b->shard_max);
+    if (*n >= max) {
         block_free(b);
         return;
     }
-    tarn_list_push(b->small ? &c->free_small : &c->free_big, &b->link);
+    /* At the front: what was used last is taken first, it is in the processor's cache. */
+    tarn_link *list = b->small ? &c->free_small : &c->free_big;
+    tarn_list_push(list->next, &b->link);
     ++*n;
 }
 

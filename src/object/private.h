@@ -21,13 +21,13 @@
 
 /* ------------------------------------------------------------------ limits and on-disk numbers */
 #define OBJ_DRIVES_MAX (TARN_SET_DRIVES_MAX * TARN_SETS_MAX)
-#define OBJ_HEADROOM_BYTES 4096            /* before a block's data: room for a record's header */
-#define OBJ_TAILROOM_BYTES 8192            /* behind it: room for a trailer and its padding */
-#define OBJ_STAGE_BYTES_MAX (64 * 1024)    /* a shard up to this size is copied beside its header: one write instead of three */
-#define OBJ_SMALL_BLOCK_BYTES (128 * 1024) /* data of a small block buffer */
-#define OBJ_SHARD_ALIGN 64                 /* shards of k > 1 are padded to this; long ones to a page */
-#define OBJ_PAGE_BYTES 4096                /* records, and writes to drives, begin and end on such a boundary (O_DIRECT) */
-#define OBJ_BLOCKS_FREE_MAX 8 /* big buffers a context keeps */
+#define OBJ_HEADROOM_BYTES 4096               /* before a block's data: room for a record's header */
+#define OBJ_TAILROOM_BYTES 8192               /* behind it: room for a trailer and its padding */
+#define OBJ_STAGE_BYTES_MAX (64 * 1024)       /* a shard up to this size is copied beside its header: one write instead of three */
+#define OBJ_SMALL_BLOCK_BYTES (128 * 1024)    /* data of a small block buffer */
+#define OBJ_SHARD_ALIGN 64                    /* shards of k > 1 are padded to this; long ones to a page */
+#define OBJ_PAGE_BYTES 4096                   /* records, and writes to drives, begin and end on such a boundary (O_DIRECT) */
+#define OBJ_BLOCKS_FREE_BYTES_MAX (20u << 20) /* of big buffers that a context keeps */
 #define OBJ_SMALL_BLOCKS_FREE_MAX 64
 #define OBJ_FDS_MAX 256                  /* files a context keeps open */
 #define OBJ_SEGMENT_BYTES (128ull << 20) /* pre-allocated size of a segment */
@@ -125,7 +125,7 @@ typedef struct obj_drive {
     tarn_file *lock;
     uint8_t uuid[16];
     atomic_bool filling; /* format record says: not healed yet */
-    bool direct;  /* takes O_DIRECT writes: large data then goes past the page cache */
+    bool direct;         /* takes O_DIRECT writes: large data then goes past the page cache */
 } obj_drive;
 #define OBJ_REASON_BYTES_MAX 1024
 
@@ -307,6 +307,7 @@ typedef struct obj_reader {
     uint16_t damaged;                      /* recorded as missing, or its file can't be opened */
     uint16_t avoid;                        /* on a drive that is being filled: asked last */
     bool degraded;                         /* something had to be rebuilt, or failed */
+    bool uncached;                         /* the page cache did not have a shard: the drives are asked from now on */
 } obj_reader;
 typedef struct obj_stripe {
     obj_block *block;
@@ -317,7 +318,10 @@ typedef struct obj_stripe {
 } obj_stripe;
 void obj_reader_init(obj_reader *r, obj_ctx *c, const obj_blob *b);
 void obj_reader_close(obj_reader *r);
-/* Starts to read the shards of the mask; wait verifies and, unless exact, rebuilds what failed. */
+/*
+ * Starts to read the shards of the mask; wait verifies and, unless exact, rebuilds what failed. While the page cache has what
+ * is asked for, it is read and verified in start already: reading ahead is of no use then.
+ */
 tarn_err obj_stripe_start(obj_reader *r, obj_stripe *st, uint64_t index, uint16_t want);
 tarn_err obj_stripe_wait(obj_reader *r, obj_stripe *st);
 void obj_stripe_release(obj_stripe *st);

@@ -2,7 +2,7 @@
 /*
  * Reading blobs, block by block.
  *
- *   start: the shards wanted are asked for; where one can't be had, any k that can
+ *   start: the shards wanted are taken from the page cache or asked for; where one can't be had, any k that can
  *   wait:  each shard is verified ──all wanted are good──▶ done
  *              │ one failed, is missing, or takes longer than OBJ_HEDGE_MS
  *              ▼
@@ -132,6 +132,48 @@ static uint16_t choose(obj_reader *r, uint16_t want)
     return got;
 }
 
+static void damaged_block(obj_reader *r, const obj_stripe *st, unsigned shard, const char *why)
+{
+    obj_drive *d = obj_drive_at(r->ctx->store, r->blob->set, obj_blob_drive(r->blob, shard, r->ctx->store->n));
+    r->degraded = true;
+    tarn_metric_add(TARN_M_SHARDS_CORRUPT, 1);
+    tarn_logf(TARN_LOG_WARN, "shard block failed", "drive %s, data %016llx part %u block %llu shard %u: %s", d->path,
+              (unsigned long long)r->blob->data_id, r->blob->part, (unsigned long long)st->index, shard, why);
+}
+
+static void check_shard(obj_reader *r, obj_stripe *st, unsigned shard, const uint8_t *bytes)
+{
+    uint16_t bit = (uint16_t)(1u << shard);
+    if (obj_shard_sum(r->blob->blob_id, st->index, shard, bytes, st->shard_len) == obj_blob_sum(r->blob, st->index, shard)) {
+        st->good |= bit;
+    } else {
+        damaged_block(r, st, shard, "checksum");
+        st->bad |= bit;
+    }
+}
+
+/* Reads and verifies what the page cache has of the mask, shard by shard; returns what is left. */
+static uint16_t take_cached(obj_reader *r, obj_stripe *st, uint16_t mask)
+{
+    const obj_blob *b = r->blob;
+    uint16_t left = mask;
+    for (unsigned i = 0; i < (unsigned)(b->k + b->m) && !r->uncached; i++) {
+        uint16_t bit = (uint16_t)(1u << i);
+        uint8_t *to = obj_stripe_shard(st, b->k, i);
+        if (!(mask & bit)) {
+            continue;
+        }
+        if (!tarn_file_read_cached(r->files[i], to, st->shard_len, b->offset + obj_shard_offset(b, st->index))) {
+            r->uncached = true;
+            break;
+        }
+        check_shard(r, st, i, to);
+        st->asked |= bit;
+        left &= (uint16_t)~bit;
+    }
+    return left;
+}
+
 tarn_err obj_stripe_start(obj_reader *r, obj_stripe *st, uint64_t index, uint16_t want)
 {
     const obj_blob *b = r->blob;
@@ -142,16 +184,8 @@ tarn_err obj_stripe_start(obj_reader *r, obj_stripe *st, uint64_t index, uint16_
     if (!st->block) {
         return TARN_E_NO_MEMORY;
     }
+    ask = take_cached(r, st, ask);
     return ask ? submit_reads(r, st, ask, &st->batch) : TARN_OK;
-}
-
-static void damaged_block(obj_reader *r, const obj_stripe *st, unsigned shard, const char *why)
-{
-    obj_drive *d = obj_drive_at(r->ctx->store, r->blob->set, obj_blob_drive(r->blob, shard, r->ctx->store->n));
-    r->degraded = true;
-    tarn_metric_add(TARN_M_SHARDS_CORRUPT, 1);
-    tarn_logf(TARN_LOG_WARN, "shard block failed", "drive %s, data %016llx part %u block %llu shard %u: %s", d->path,
-              (unsigned long long)r->blob->data_id, r->blob->part, (unsigned long long)st->index, shard, why);
 }
 
 /* Verifies what has arrived of a batch and has not been looked at yet. */
@@ -170,11 +204,8 @@ static void check_batch(obj_reader *r, obj_stripe *st, tarn_batch *batch)
         } else if (op->result != (int64_t)st->shard_len) {
             damaged_block(r, st, shard, "the file is too short");
             st->bad |= bit;
-        } else if (obj_shard_sum(r->blob->blob_id, st->index, shard, op->buf, st->shard_len) != obj_blob_sum(r->blob, st->index, shard)) {
-            damaged_block(r, st, shard, "checksum");
-            st->bad |= bit;
         } else {
-            st->good |= bit;
+            check_shard(r, st, shard, op->buf);
         }
     }
 }
