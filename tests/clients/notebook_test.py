@@ -13,7 +13,7 @@ if not homes:
     sys.exit(77)
 os.environ |= {"JAVA_HOME": homes[0], "SPARK_LOCAL_IP": "127.0.0.1", "AWS_ENDPOINT_URL": ENDPOINT, "AWS_DEFAULT_REGION": REGION, "AWS_ACCESS_KEY_ID": ACCESS,
                "AWS_SECRET_ACCESS_KEY": SECRET,
-               "PYSPARK_SUBMIT_ARGS": f"--conf spark.jars.ivy={os.environ['T_CACHE']}/ivy --driver-memory 1g --master local[2] --conf spark.ui.enabled=false "
+               "PYSPARK_SUBMIT_ARGS": f"--conf spark.jars.ivy={os.environ['T_CACHE']}/ivy --driver-memory 1g --master local[2] --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false "
                                       "--conf spark.driver.host=127.0.0.1 --conf spark.sql.shuffle.partitions=2 pyspark-shell"}
 
 

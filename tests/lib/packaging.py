@@ -125,13 +125,13 @@ def image_steps():
 @case
 def health_command():
     with Daemon() as d:
-        r = subprocess.run([BINARY, "health", f"127.0.0.1:{d.port}"], capture_output=True, text=True)
+        r = subprocess.run([BINARY, "health", d.endpoint], capture_output=True, text=True)
         eq(r.returncode, 0, f"tarn health: {r.stdout} {r.stderr}")
         # As in the image, where the address comes from the same environment as the daemon's.
         env = {k: v for k, v in os.environ.items() if not k.startswith("TARN_")}
         r = subprocess.run([BINARY, "health"], capture_output=True, text=True, env={**env, "TARN_ADDRESS": f"127.0.0.1:{d.port}"})
         eq(r.returncode, 0, f"tarn health by TARN_ADDRESS: {r.stdout} {r.stderr}")
-    r = subprocess.run([BINARY, "health", f"127.0.0.1:{free_port()}"], capture_output=True, text=True)
+    r = subprocess.run([BINARY, "health", f"http://127.0.0.1:{free_port()}"], capture_output=True, text=True)
     true(r.returncode != 0, "tarn health where nothing listens fails")
 
 

@@ -68,7 +68,8 @@ collect() {
     began=$(now)
     bounded "$limit" "$log" "$@" || rc=$?
     lines=$T_WORK/collected
-    { grep -E '^(ok|FAILED|skipped) [^ ]' "${COLLECT_FROM:-$log}" 2>/dev/null || true; } >"$lines"
+    # A progress bar of a client ends in \r, and a result may stand behind it.
+    { tr '\r' '\n' <"${COLLECT_FROM:-$log}" 2>/dev/null | grep -E '^(ok|FAILED|skipped) [^ ]' || true; } >"$lines"
     take_lines "$name" "$lines" "$log" "$(since "$began")"
     if [ "$rc" = 124 ]; then
         failed "$name/end" "still running after $limit s" "$log"
