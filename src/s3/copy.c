@@ -5,6 +5,10 @@
  */
 #include "s3_internal.h"
 
+#define COPY_RANGE_FORM                                                                                                                    \
+    "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based offsets of the first " \
+    "and last bytes to copy"
+
 typedef struct source {
     tarn_str bucket_name, key;
     tarn_version_ref ref;
@@ -232,10 +236,10 @@ static tarn_err source_range(s3_ctx *c, const source *s, uint64_t *off, uint64_t
     tarn_str spec, a, b;
     uint64_t first, last;
     if (!tarn_str_starts(v, "bytes="))
-        return s3_bad_argument(c, "The x-amz-copy-source-range value must be of the form bytes=first-last", "x-amz-copy-source-range", v);
+        return s3_bad_argument(c, COPY_RANGE_FORM, "x-amz-copy-source-range", v);
     spec = tarn_str_sub(v, 6, v.n);
     if (!tarn_str_split(spec, '-', &a, &b) || !tarn_str_to_u64(a, &first) || !tarn_str_to_u64(b, &last) || first > last)
-        return s3_bad_argument(c, "The x-amz-copy-source-range value must be of the form bytes=first-last", "x-amz-copy-source-range", v);
+        return s3_bad_argument(c, COPY_RANGE_FORM, "x-amz-copy-source-range", v);
     if (last >= s->row.size) {
         c->detail.message =
             tarn_arena_fmt(c->a, "Range specified is not valid for source object of size: %llu", (unsigned long long)s->row.size);
@@ -263,7 +267,7 @@ tarn_err s3_upload_part_copy(s3_ctx *c)
     if (e != TARN_OK)
         return e;
     if (!tarn_str_to_u64(num, &number) || number < 1 || number > TARN_PARTS_MAX)
-        return s3_bad_argument(c, "Part number must be an integer between 1 and 10000, inclusive", "partNumber", num);
+        return s3_bad_argument(c, "Part number must be an integer between 1 and 10000, inclusive.", "partNumber", num);
     e = tarn_upload_id_parse(id, &spec.upload_id, &nonce)
             ? tarn_meta_upload_get(c->s3->meta, NULL, c->bucket.id, c->key, spec.upload_id, nonce, c->a, &up)
             : TARN_E_NO_SUCH_UPLOAD;

@@ -170,7 +170,7 @@ static tarn_err needs_lock(s3_ctx *c)
 {
     if (c->bucket.object_lock)
         return TARN_OK;
-    return s3_fail(c, TARN_E_INVALID_REQUEST, "Bucket is missing ObjectLockConfiguration");
+    return s3_fail(c, TARN_E_INVALID_REQUEST, "Bucket is missing Object Lock Configuration");
 }
 
 tarn_err s3_lock_from_headers(s3_ctx *c, tarn_retention *mode, int64_t *until_ms, bool *hold)
@@ -181,13 +181,13 @@ tarn_err s3_lock_from_headers(s3_ctx *c, tarn_retention *mode, int64_t *until_ms
     if (h.p != NULL && !*hold && !tarn_str_eqc(h, "OFF"))
         return s3_bad_argument(c, "Legal Hold must be either of 'ON' or 'OFF'", "x-amz-object-lock-legal-hold", h);
     if ((m.p == NULL) != (u.p == NULL))
-        return s3_bad_argument(c, "x-amz-object-lock-retain-until-date and x-amz-object-lock-mode must both be supplied",
+        return s3_bad_argument(c, "x-amz-object-lock-retain-until-date and x-amz-object-lock-mode must both be supplied.",
                                m.p == NULL ? "x-amz-object-lock-mode" : "x-amz-object-lock-retain-until-date", TARN_STR_NULL);
     if (m.p != NULL && !parse_mode(m, mode))
         return s3_bad_argument(c, "Unknown wormMode directive.", "x-amz-object-lock-mode", m);
     tarn_err e = m.p != NULL ? parse_until(c, u, until_ms) : TARN_OK;
-    if (e == TARN_OK && (m.p != NULL || h.p != NULL))
-        e = needs_lock(c);
+    if (e == TARN_OK && (m.p != NULL || h.p != NULL) && !c->bucket.object_lock)
+        e = s3_fail(c, TARN_E_INVALID_REQUEST, "Bucket is missing ObjectLockConfiguration");
     if (e == TARN_OK && h.p != NULL)
         e = s3_may(c, "s3:PutObjectLegalHold");
     if (e == TARN_OK && m.p != NULL)

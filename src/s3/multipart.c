@@ -12,6 +12,9 @@ static tarn_err choose_checksum(s3_ctx *c, tarn_checksum *sum)
 {
     tarn_str alg = tarn_req_header(c->r, "x-amz-checksum-algorithm"), type = tarn_req_header(c->r, "x-amz-checksum-type");
     *sum = (tarn_checksum){.kind = TARN_SUM_NONE};
+    bool full = tarn_str_ieqc(type, "FULL_OBJECT");
+    if (type.p != NULL && !full && !tarn_str_ieqc(type, "COMPOSITE"))
+        return s3_fail(c, TARN_E_INVALID_REQUEST, "Value for x-amz-checksum-type header is invalid.");
     if (alg.p == NULL) {
         if (type.p != NULL)
             return s3_fail(c, TARN_E_INVALID_REQUEST,
@@ -26,9 +29,6 @@ static tarn_err choose_checksum(s3_ctx *c, tarn_checksum *sum)
     sum->type = sum->kind == TARN_SUM_CRC64NVME ? TARN_SUM_FULL_OBJECT : TARN_SUM_COMPOSITE;
     if (type.p == NULL)
         return TARN_OK;
-    bool full = tarn_str_ieqc(type, "FULL_OBJECT");
-    if (!full && !tarn_str_ieqc(type, "COMPOSITE"))
-        return s3_fail(c, TARN_E_INVALID_REQUEST, "Value for x-amz-checksum-type header is invalid.");
     bool sha = sum->kind == TARN_SUM_SHA1 || sum->kind == TARN_SUM_SHA256;
     if ((full && sha) || (!full && sum->kind == TARN_SUM_CRC64NVME)) {
         c->detail.message = tarn_arena_fmt(c->a, "The %s checksum type cannot be used with the %s checksum algorithm.",

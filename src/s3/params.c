@@ -181,7 +181,7 @@ tarn_err s3_put_conditions(s3_ctx *c, tarn_put_conditions *out)
     tarn_str none = tarn_req_header(c->r, "if-none-match");
     tarn_str match = tarn_req_header(c->r, "if-match");
     if (none.p != NULL && match.p != NULL)
-        return s3_fail(c, TARN_E_NOT_IMPLEMENTED, "If-Match and If-None-Match can't be given together.");
+        return TARN_E_NOT_IMPLEMENTED; /* both of them */
     if (none.p != NULL) {
         tarn_str t;
         if (!s3_etag_strip(none, &t))
@@ -569,7 +569,7 @@ tarn_err s3_copy_source(s3_ctx *c, tarn_str *bucket, tarn_str *key, tarn_version
     }
     tarn_str text;
     if (!tarn_urldecode(c->a, raw, false, &text))
-        return s3_bad_argument(c, "Invalid copy source encoding.", "x-amz-copy-source", v);
+        return s3_bad_argument(c, "Invalid copy source encoding", "x-amz-copy-source", v);
     if (tarn_str_starts(text, "/"))
         text = tarn_str_sub(text, 1, text.n);
     if (!tarn_str_split(text, '/', bucket, key) || bucket->n == 0 || key->n == 0 || tarn_str_chr(text, '\0') >= 0)

@@ -350,11 +350,19 @@ static tarn_err form_checksum(form *f, tarn_checksum *sum)
 {
     *sum = (tarn_checksum){.kind = TARN_SUM_NONE};
     for (size_t i = 0; i < f->fields_n; i++) {
-        tarn_sum_kind k = tarn_sum_by_header(f->fields[i].name);
-        if (k == TARN_SUM_NONE)
+        tarn_str name = f->fields[i].name;
+        tarn_sum_kind k = tarn_sum_by_header(name);
+        if (!tarn_str_starts(name, "x-amz-checksum-") || tarn_str_eqc(name, "x-amz-checksum-algorithm"))
             continue;
-        if (sum->kind != TARN_SUM_NONE || !s3_checksum_parse(k, f->fields[i].value, sum))
-            return s3_fail(f->c, TARN_E_INVALID_REQUEST, "The checksum field of the form is invalid.");
+        if (k == TARN_SUM_NONE)
+            return s3_fail(f->c, TARN_E_INVALID_REQUEST, "The algorithm type you specified in x-amz-checksum- header is invalid.");
+        if (sum->kind != TARN_SUM_NONE)
+            return s3_fail(f->c, TARN_E_INVALID_REQUEST,
+                           "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.");
+        if (!s3_checksum_parse(k, f->fields[i].value, sum) || sum->type == TARN_SUM_COMPOSITE) {
+            f->c->detail.message = tarn_arena_fmt(f->c->a, "Value for %s header is invalid.", tarn_sum_header(k));
+            return TARN_E_INVALID_REQUEST;
+        }
     }
     return TARN_OK;
 }

@@ -98,7 +98,11 @@ static tarn_err store(s3_ctx *c, upload *u, tarn_put_result *res)
         tarn_put_abort(p);
         return e;
     }
-    return tarn_put_finish(p, res);
+    e = tarn_put_finish(p, res);
+    if (e == TARN_E_BAD_DIGEST && u->given.kind != TARN_SUM_NONE && !u->digests.has_md5)
+        c->detail.message =
+            tarn_arena_fmt(c->a, "The %s you specified did not match the calculated checksum.", tarn_sum_name(u->given.kind));
+    return e;
 }
 
 /* Object lock asks for a digest of the body (S3 API reference, PutObject). */
@@ -164,7 +168,7 @@ tarn_err s3_upload_part(s3_ctx *c)
     uint64_t nonce, number;
     tarn_str id = s3_param(c, "uploadId"), num = s3_param(c, "partNumber");
     if (!tarn_str_to_u64(num, &number) || number < 1 || number > TARN_PARTS_MAX)
-        return s3_bad_argument(c, "Part number must be an integer between 1 and 10000, inclusive", "partNumber", num);
+        return s3_bad_argument(c, "Part number must be an integer between 1 and 10000, inclusive.", "partNumber", num);
     if (!tarn_upload_id_parse(id, &u.spec.upload_id, &nonce))
         return s3_fail_arg(c, TARN_E_NO_SUCH_UPLOAD, NULL, "UploadId", id);
     u.spec.part_number = (uint32_t)number;
