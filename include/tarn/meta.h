@@ -63,6 +63,10 @@ tarn_err tarn_meta_backup_check(tarn_fs *fs, const char *path);
  * since the backup must not be given again: see tarn_meta_tx_seq_skip. */
 tarn_err tarn_meta_restore(const tarn_meta_options *opt, tarn_fs *fs, const char *path);
 
+/* For offline checks: pages of the copy in a folder, and those whose checksum is wrong; what SQLite finds in the database. */
+tarn_err tarn_meta_copy_check(tarn_fs *fs, const char *dir, uint64_t *pages, uint64_t *bad);
+tarn_err tarn_meta_integrity(tarn_meta *m, void (*say)(void *ctx, tarn_str problem), void *ctx, uint64_t *problems);
+
 /* ------------------------------------------------------------------ transactions */
 typedef struct tarn_meta_tx tarn_meta_tx;
 /*

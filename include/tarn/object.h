@@ -293,6 +293,47 @@ void tarn_task_status_get(tarn_store *s, tarn_task task, tarn_task_status *out);
 
 /* A backup of the metadata on every drive that takes it, the older ones go (backup.c). */
 tarn_err tarn_store_backup_keep(tarn_store *s);
+/* ------------------------------------------------------------------ offline work: no daemon uses the drives (locks tell) */
+typedef struct tarn_offline {
+    void (*say)(void *ctx, tarn_str line); /* a finding, or what was done: one line for a person */
+    void *ctx;
+    tarn_arena *arena;
+    tarn_str *reason; /* of an error */
+} tarn_offline;
+
+typedef struct tarn_fsck_report {
+    uint64_t versions, uploads, parts_bytes; /* looked at; bytes of shards read */
+    uint64_t damaged;                        /* versions (and uploads) with a shard missing or wrong: healing mends them */
+    uint64_t missing, corrupt;               /* shards */
+    uint64_t waiting;                        /* versions that drives which are out would be needed for */
+    uint64_t lost;                           /* versions that can't be read any more */
+    uint64_t database_problems, database_bad_pages;
+    uint64_t tables, tables_lost;   /* a table whose metadata file is not there */
+    uint64_t orphans, orphan_bytes; /* records that nothing refers to: the sweeper's work, not damage */
+    uint64_t garbage;               /* rows whose data waits to be freed */
+} tarn_fsck_report;
+/* Reads and checks everything: database, references, shards, records without a reference. Nothing on the drives changes. */
+tarn_err tarn_store_fsck(const tarn_store_options *opt, const tarn_offline *to, tarn_fsck_report *out);
+
+typedef struct tarn_rebuild_spec {
+    const char *backup; /* this one instead of the newest on the drives; NULL */
+    bool force;         /* also where the database can be opened */
+    tarn_str owner;     /* of buckets that no backup tells of */
+} tarn_rebuild_spec;
+typedef struct tarn_rebuild_report {
+    int64_t backup_ms;               /* of the backup that was begun with; 0: none */
+    uint64_t records;                /* shards found on the drives */
+    uint64_t kept, dropped;          /* versions of the backup: still there, and gone since */
+    uint64_t objects, objects_bytes; /* versions made from records */
+    uint64_t buckets, tables;        /* made, or brought up to a newer state */
+    uint64_t incomplete;             /* objects and uploads that can't be made */
+} tarn_rebuild_report;
+/*
+ * Makes the database again: from the backup, then from what the records on the drives say of newer data. What can't be made is
+ * said line by line. What was there of the old database is kept aside, as tarn.db.lost-TIME.
+ */
+tarn_err tarn_store_rebuild(const tarn_store_options *opt, const tarn_rebuild_spec *spec, const tarn_offline *to, tarn_rebuild_report *out);
+
 /* A backup to be read once, by tarn_file_read from 0 to *bytes; it is gone with tarn_file_unref. */
 tarn_err tarn_store_backup_take(tarn_store *s, tarn_file **out, uint64_t *bytes);
 

@@ -33,6 +33,7 @@ META_SQL(READ_END, "COMMIT")
 META_SQL(KV_GET, "SELECT value FROM kv WHERE name=?1")
 META_SQL(KV_PUT, "INSERT INTO kv(name,value) VALUES(?1,?2) ON CONFLICT(name) DO UPDATE SET value=excluded.value")
 META_SQL(SEQ_GET, "SELECT next FROM sequence WHERE id=1")
+META_SQL(INTEGRITY, "PRAGMA integrity_check(100)")
 META_SQL(SEQ_PUT, "UPDATE sequence SET next=?1 WHERE id=1")
 
 /* buckets */

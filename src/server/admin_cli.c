@@ -302,6 +302,73 @@ static tarn_exit cmd_backup(admin_run *r)
     return x;
 }
 
+/* ------------------------------------------------------------------ drives that no daemon uses */
+static void print_line(void *ctx, tarn_str line)
+{
+    (void)ctx;
+    (void)printf("%.*s\n", TARN_STR_ARG(line));
+}
+
+/* The drives of the command line, patterns written out; without any those of the environment. */
+static tarn_exit take_drives(admin_run *r, size_t from, tarn_store_options *so)
+{
+    tarn_options *o = &r->server.opt;
+    tarn_str problem;
+    char *words[TARN_DRIVES_MAX + 2];
+    for (size_t i = from; i < r->words_n; i++) {
+        words[i - from] = (char *)(uintptr_t)r->words[i];
+    }
+    tarn_err e = tarn_options_parse(o, r->server.arena, (int)(r->words_n - from), words, environ, &problem);
+    if (e != TARN_OK) {
+        return tarn_complain(TARN_EXIT_USAGE, "%.*s", TARN_STR_ARG(problem));
+    }
+    if (o->drives_n == 0) {
+        return too_many(r);
+    }
+    *so = (tarn_store_options){.fs = tarn_fs_posix(),
+                               .drives = o->drives,
+                               .drives_n = o->drives_n,
+                               .set_drives = (size_t)tarn_option_number(o, TARN_OPT_SET_DRIVES)};
+    return TARN_EXIT_OK;
+}
+
+static tarn_exit offline_failed(tarn_err e, tarn_str reason)
+{
+    return tarn_complain(TARN_EXIT_DRIVES, "%.*s", TARN_STR_ARG(reason.n > 0 ? reason : tarn_str_of(tarn_err_get(e)->message)));
+}
+
+static tarn_exit cmd_fsck(admin_run *r)
+{
+    tarn_store_options so;
+    tarn_fsck_report f;
+    tarn_str reason = TARN_STR("");
+    if (!r->offline) {
+        return tarn_complain(TARN_EXIT_USAGE, "fsck works on drives that no daemon uses: say --offline. A running daemon is checked by "
+                                              "\"tarn admin heal --dry-run\".");
+    }
+    tarn_exit x = take_drives(r, 0, &so);
+    if (x != TARN_EXIT_OK) {
+        return x;
+    }
+    tarn_offline to = {.say = print_line, .arena = r->server.arena, .reason = &reason};
+    tarn_err e = tarn_store_fsck(&so, &to, &f);
+    if (e != TARN_OK) {
+        return offline_failed(e, reason);
+    }
+    (void)printf("%llu versions, %llu uploads, %llu tables; %.1f MiB of shards read\n", (unsigned long long)f.versions,
+                 (unsigned long long)f.uploads, (unsigned long long)f.tables, mib(f.parts_bytes));
+    (void)printf("damaged: %llu (%llu shards missing, %llu wrong); waiting for drives: %llu; lost: %llu; tables without metadata: %llu\n",
+                 (unsigned long long)f.damaged, (unsigned long long)f.missing, (unsigned long long)f.corrupt, (unsigned long long)f.waiting,
+                 (unsigned long long)f.lost, (unsigned long long)f.tables_lost);
+    (void)printf("database: %llu problems, %llu wrong pages in its copies\n", (unsigned long long)f.database_problems,
+                 (unsigned long long)f.database_bad_pages);
+    (void)printf("no damage, but to be swept: %llu records (%.1f MiB) that nothing refers to, %llu entries of garbage\n",
+                 (unsigned long long)f.orphans, mib(f.orphan_bytes), (unsigned long long)f.garbage);
+    bool bad = f.damaged + f.waiting + f.lost + f.tables_lost + f.database_problems + f.database_bad_pages > 0;
+    (void)printf("%s\n", bad ? "DAMAGED" : "clean");
+    return bad ? TARN_EXIT_DAMAGED : TARN_EXIT_OK;
+}
+
 /* ------------------------------------------------------------------ the table */
 static const command commands[] = {
     {"drives", "drives [--json]", "The drives, their states, and how far a replaced one has been filled.", cmd_drives},
@@ -309,6 +376,8 @@ static const command commands[] = {
      "Checks every shard of every version and rebuilds what is missing or damaged.", cmd_heal},
     {"scrub", "scrub [start | stop | status] [--json]", "The background check of everything: begins it, ends it, shows it.", cmd_scrub},
     {"backup", "backup FILE", "The metadata of the running daemon as one file: consistent, and checked when it has arrived.", cmd_backup},
+    {"fsck", "fsck --offline DRIVE...",
+     "Checks database, references, every shard, and records without a reference; changes nothing. Status 7: damage.", cmd_fsck},
 };
 
 void tarn_admin_help_render(tarn_sb *b)

@@ -83,7 +83,8 @@ typedef enum tarn_exit {
     TARN_EXIT_ADDRESS = 3,
     TARN_EXIT_DRIVES = 4,
     TARN_EXIT_CREDENTIALS = 5,
-    TARN_EXIT_LIMITS = 6
+    TARN_EXIT_LIMITS = 6,
+    TARN_EXIT_DAMAGED = 7
 } tarn_exit;
 
 #endif

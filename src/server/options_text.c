@@ -25,6 +25,7 @@ static const struct {
     {TARN_EXIT_DRIVES, "the drives cannot be used (missing, of another deployment, in another order, read-only, too few)"},
     {TARN_EXIT_CREDENTIALS, "the root's credentials are not acceptable or cannot be read"},
     {TARN_EXIT_LIMITS, "the system allows too little (open files, threads, io_uring that was asked for by name)"},
+    {TARN_EXIT_DAMAGED, "tarn admin fsck found damage"},
 };
 
 static const char usage[] = "tarn server [--address HOST:PORT] [--config FILE] [OPTIONS] DRIVE...\n"
