@@ -211,7 +211,8 @@ static int chunk_read(meta_mirror *v, const meta_copy *from, meta_which which, u
     return 0;
 }
 
-static int file_copy(meta_mirror *v, const meta_copy *from, meta_copy *to, meta_which which, uint64_t size)
+/* *from_failed: it was the source that failed. */
+static int file_copy(meta_mirror *v, const meta_copy *from, meta_copy *to, meta_which which, uint64_t size, bool *from_failed)
 {
     uint8_t *buf = tarn_malloc(COPY_CHUNK_BYTES);
     int e = buf == NULL ? -ENOMEM : 0;
@@ -220,6 +221,7 @@ static int file_copy(meta_mirror *v, const meta_copy *from, meta_copy *to, meta_
     for (uint64_t off = 0; off < size && e == 0; off += COPY_CHUNK_BYTES) {
         size_t n = size - off < COPY_CHUNK_BYTES ? (size_t)(size - off) : COPY_CHUNK_BYTES;
         e = chunk_read(v, from, which, buf, n, off);
+        *from_failed = e != 0;
         if (e == 0) {
             int64_t put = tarn_file_pwrite_sync(f, buf, n, off);
             e = put < 0 ? (int)put : (size_t)put == n ? 0 : -EIO;
@@ -234,16 +236,16 @@ static int file_copy(meta_mirror *v, const meta_copy *from, meta_copy *to, meta_
 }
 
 /* Same generation: the log of the chosen copy and the size of its database. */
-static int copy_level(meta_mirror *v, const candidate *from, meta_copy *to, uint64_t db_size)
+static int copy_level(meta_mirror *v, const candidate *from, meta_copy *to, uint64_t db_size, bool *from_failed)
 {
-    int e = file_copy(v, from->copy, to, META_WAL, from->wal.bytes);
+    int e = file_copy(v, from->copy, to, META_WAL, from->wal.bytes, from_failed);
 
     if (e == 0)
         e = v->fs->truncate(v->fs, tarn_file_handle(to->files[META_DB]), db_size);
     return e;
 }
 
-static int copy_rebuild(meta_mirror *v, const candidate *from, meta_copy *to, uint64_t db_size)
+static int copy_rebuild(meta_mirror *v, const candidate *from, meta_copy *to, uint64_t db_size, bool *from_failed)
 {
     tarn_logf(TARN_LOG_WARN, "metadata copy rebuilt", "%s is behind (generation %llu of %llu): %llu bytes are copied from %s", to->dir,
               (unsigned long long)to->gen.generation, (unsigned long long)v->generation, (unsigned long long)db_size, from->copy->dir);
@@ -254,9 +256,9 @@ static int copy_rebuild(meta_mirror *v, const candidate *from, meta_copy *to, ui
     memcpy(to->gen.deployment, v->deployment, META_DEPLOYMENT_BYTES);
     int e = meta_gen_write(to->gen_file, &to->gen);
     if (e == 0)
-        e = file_copy(v, from->copy, to, META_DB, db_size);
+        e = file_copy(v, from->copy, to, META_DB, db_size, from_failed);
     if (e == 0)
-        e = file_copy(v, from->copy, to, META_WAL, from->wal.bytes);
+        e = file_copy(v, from->copy, to, META_WAL, from->wal.bytes, from_failed);
     return e;
 }
 
@@ -269,31 +271,44 @@ static void copy_lost(meta_mirror *v, meta_copy *c, int e)
         v->on_drive_failed(v->ctx, c->index, -e);
 }
 
-static tarn_err copies_level(meta_mirror *v, const candidate *from)
+/*
+ * The log of the chosen copy ends where it is valid, and is durable: a crash after the checkpoint that follows must not leave a
+ * shorter one, which would undo a part of it.
+ */
+static int from_ready(const meta_mirror *v, const candidate *from, uint64_t *db_size)
+{
+    tarn_file *wal = from->copy->files[META_WAL];
+    int e = file_size(from->copy->files[META_DB], db_size);
+
+    if (e == 0)
+        e = v->fs->truncate(v->fs, tarn_file_handle(wal), from->wal.bytes);
+    return e == 0 ? sync_file(wal) : e;
+}
+
+/* Brings all copies up to the chosen one; false when that one has failed: another must be chosen. */
+static bool copies_level(meta_mirror *v, const candidate *from)
 {
     uint64_t db_size = 0;
-    bool all_clean = true;
-    int e = file_size(from->copy->files[META_DB], &db_size);
+    bool all_clean = true, from_failed = false;
+    int e = from_ready(v, from, &db_size);
 
-    if (e != 0)
-        return tarn_err_from_errno(-e);
+    from_failed = e != 0;
     for (size_t i = 0; i < v->n; i++)
         all_clean = all_clean && (!content_usable(&v->copies[i]) || v->copies[i].gen.state == META_GEN_CLEAN);
-    e = v->fs->truncate(v->fs, tarn_file_handle(from->copy->files[META_WAL]), from->wal.bytes);
-    if (e != 0)
-        return tarn_err_from_errno(-e);
-    for (size_t i = 0; i < v->n; i++) {
+    for (size_t i = 0; i < v->n && !from_failed; i++) {
         meta_copy *c = &v->copies[i];
         if (!atomic_load(&c->good) || c == from->copy)
             continue;
         bool same = content_usable(c) && c->gen.generation == v->generation;
         if (same && all_clean)
             continue;
-        e = same ? copy_level(v, from, c, db_size) : copy_rebuild(v, from, c, db_size);
-        if (e != 0)
+        e = same ? copy_level(v, from, c, db_size, &from_failed) : copy_rebuild(v, from, c, db_size, &from_failed);
+        if (e != 0 && !from_failed)
             copy_lost(v, c, e);
     }
-    return TARN_OK;
+    if (from_failed)
+        copy_lost(v, from->copy, e);
+    return !from_failed;
 }
 
 /* ------------------------------------------------------------------ start */
@@ -354,11 +369,12 @@ static tarn_err start_existing(meta_mirror *v)
 {
     candidate from;
     tarn_err err = records_judge(v);
+    bool level = false;
 
-    if (err == TARN_OK)
+    while (err == TARN_OK && !level) { /* each failure takes a copy out, so this ends */
         err = choose(v, &from);
-    if (err == TARN_OK)
-        err = copies_level(v, &from);
+        level = err == TARN_OK && copies_level(v, &from);
+    }
     if (err != TARN_OK)
         return err;
     if (atomic_load(&v->good_n) < v->write_quorum)

@@ -223,7 +223,10 @@ int meta_mirror_mark(meta_mirror *v, meta_gen_state state, bool next)
             c->gen.copies_n = v->record_copies;
             c->gen.write_quorum = v->record_quorum;
             __builtin_memcpy(c->gen.deployment, v->deployment, META_DEPLOYMENT_BYTES);
-            int e = meta_gen_write(c->gen_file, &c->gen);
+            /* CLEAN says that the log is empty: its truncation may not be undone by a power cut after that. */
+            int e = state == META_GEN_CLEAN ? v->fs->sync(v->fs, tarn_file_handle(c->files[META_WAL]), true) : 0;
+            if (e == 0)
+                e = meta_gen_write(c->gen_file, &c->gen);
             if (e != 0) {
                 copy_out(v, c, e);
                 again = true;

@@ -29,6 +29,8 @@
 #include <string.h>
 
 #define SECTOR_BYTES 4096
+#define WAL_FILL_BYTES (1024 * 1024) /* the log's file grows in such steps */
+#define WAL_ZEROES_BYTES (128 * 1024)
 #define SHM_READ_LOCK_1 4 /* SQLite's WAL_READ_LOCK(1): it locks this one and those behind it to start the log over */
 #ifndef PAGE_RUN_BYTES_MAX
 #define PAGE_RUN_BYTES_MAX 16384
@@ -46,9 +48,10 @@ typedef struct shared_file {
     atomic_ullong buf_end;        /* the end of the range that is touched */
     meta_page_run runs[RUNS_MAX]; /* database: each page's place */
     size_t runs_n;
-    bool unsynced; /* something was written since the last sync */
-    int failed;    /* an SQLITE_ error that SQLite has not been told, or must not forget */
-    int no_room;   /* the room for the running checkpoint could not be had: SQLITE_ error */
+    uint64_t filled; /* the log: bytes that the file has, zeroes at its end included */
+    bool unsynced;   /* something was written since the last sync */
+    int failed;      /* an SQLITE_ error that SQLite has not been told, or must not forget */
+    int no_room;     /* the room for the running checkpoint could not be had: SQLITE_ error */
 } shared_file;
 
 struct meta_vfs {
@@ -90,6 +93,27 @@ static int write_rc(int e)
     return e == -ENOSPC || e == -EDQUOT ? SQLITE_FULL : SQLITE_IOERR_WRITE;
 }
 
+/*
+ * What is collected for the log, and, when it makes the file longer, zeroes behind it: so most syncs find blocks that are
+ * there, and write no inode. (A frame of zeroes ends the log for SQLite, as the end of the file does.)
+ */
+static void wal_runs(shared_file *f, size_t n)
+{
+    static const uint8_t zeroes[WAL_ZEROES_BYTES];
+    uint64_t off = atomic_load(&f->buf_off), end = off + n;
+
+    f->runs[0] = (meta_page_run){f->buf, n, off};
+    f->runs_n = 1;
+    if (end <= f->filled)
+        return;
+    uint64_t fill_to = (end / WAL_FILL_BYTES + 1) * WAL_FILL_BYTES;
+    for (uint64_t at = end; at < fill_to; at += WAL_ZEROES_BYTES) {
+        size_t part = fill_to - at < WAL_ZEROES_BYTES ? (size_t)(fill_to - at) : WAL_ZEROES_BYTES;
+        f->runs[f->runs_n++] = (meta_page_run){zeroes, part, at};
+    }
+    f->filled = fill_to;
+}
+
 /* With the lock. Writes what is collected, and syncs in the same step when asked to. */
 static int flush(meta_vfs *v, shared_file *f, bool sync)
 {
@@ -98,14 +122,10 @@ static int flush(meta_vfs *v, shared_file *f, bool sync)
 
     if (n == 0 && !(sync && f->unsynced))
         return SQLITE_OK;
-    if (f->which == META_WAL && n > 0) {
-        job.buf = f->buf;
-        job.n = n;
-        job.off = atomic_load(&f->buf_off);
-    } else {
-        job.runs = f->runs;
-        job.runs_n = f->runs_n;
-    }
+    if (f->which == META_WAL && n > 0)
+        wal_runs(f, n);
+    job.runs = f->runs;
+    job.runs_n = f->runs_n;
     int e = meta_mirror_run(&v->mirror, &job);
     atomic_store(&f->buf_n, 0);
     f->runs_n = 0;
@@ -248,10 +268,12 @@ static int file_truncate(sqlite3_file *file, sqlite3_int64 size)
     int rc = f->failed != SQLITE_OK ? f->failed : flush(o->v, f, false);
     if (rc == SQLITE_OK && f->which == META_WAL)
         rc = sync_settle(o->v);
-    if (rc == SQLITE_OK && atomic_load(&f->size) != (uint64_t)size)
+    if (rc == SQLITE_OK && (atomic_load(&f->size) != (uint64_t)size || f->filled > (uint64_t)size))
         rc = truncate_run(o->v, f, &job);
-    if (rc == SQLITE_OK)
+    if (rc == SQLITE_OK) {
         atomic_store(&f->size, (uint64_t)size);
+        f->filled = (uint64_t)size;
+    }
     pthread_mutex_unlock(&f->lock);
     return rc;
 }
@@ -594,6 +616,7 @@ static tarn_err file_init(meta_vfs *v, meta_which which)
         return tarn_err_from_errno(-e);
     f->which = which;
     atomic_store(&f->size, st.size_bytes);
+    f->filled = st.size_bytes;
     f->buf = tarn_malloc(META_WRITE_BUFFER_BYTES);
     if (f->buf == NULL)
         return TARN_E_NO_MEMORY;
