@@ -16,7 +16,7 @@ void ice_error_init(ice_error *e)
     tarn_sb_init_fixed(&e->text, e->memory, sizeof e->memory);
 }
 
-static void set_text(ice_error *e, const char *fmt, va_list ap)
+static TARN_PRINTF(2, 0) void set_text(ice_error *e, const char *fmt, va_list ap)
 {
     /* A message past the maximum is built elsewhere and cut: half a message is better than none. */
     tarn_sb whole;
