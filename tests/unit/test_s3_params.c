@@ -257,27 +257,9 @@ static void bucket_names(void **state)
 {
     fake *f = *state;
     static const char *const good[] = {"abc", "a-b", "a.b", "0a0", "my-bucket.example.com", "1.2.3", "1.2.3.4.5", "1.2.3.x"};
-    static const char *const bad[] = {"",
-                                      "ab",
-                                      "-ab",
-                                      "ab-",
-                                      ".ab",
-                                      "ab.",
-                                      "a..b",
-                                      "ABC",
-                                      "a_b",
-                                      "a b",
-                                      "a/b",
-                                      "1.2.3.4",
-                                      "xn--ab",
-                                      "sthree-ab",
-                                      "a-s3alias",
-                                      "a--ol-s3",
-                                      "a--x-s3",
-                                      "a.mrap",
-                                      "a--table-s3",
-                                      "\xC3\xA4"
-                                      "bc"};
+    static const char *const bad[] = {"",          "ab",       "-ab",     "ab-",    ".ab",         "ab.",        "a..b",
+                                      "ABC",       "a_b",      "a b",     "a/b",    "1.2.3.4",     "xn--ab",     "sthree-ab",
+                                      "a-s3alias", "a--ol-s3", "a--x-s3", "a.mrap", "a--table-s3", "\xC3\xA4-bc"};
     for (size_t i = 0; i < TARN_ARRAY_LEN(good); i++)
         if (!tarn_bucket_name_valid(tarn_str_of(good[i])))
             fail_msg("%s is a good name", good[i]);
