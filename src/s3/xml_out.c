@@ -5,6 +5,8 @@
  */
 #include "s3_internal.h"
 
+#include <string.h>
+
 void s3_xml_begin(s3_xml *x, const char *root)
 {
     tarn_sb_init(&x->b, S3_ANSWER_BYTES_MAX);
@@ -53,14 +55,30 @@ static const char *escape_of(unsigned char ch)
     }
 }
 
+/* Eight bytes at once: not 0 when one of them is 0, or below 0x20. Bytes from 0x80 on are neither. */
+#define EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
+static uint64_t any_zero(uint64_t v)
+{
+    return (v - EACH(1)) & ~v & EACH(0x80);
+}
+
+static uint64_t any_control(uint64_t v)
+{
+    return (v - EACH(0x20)) & ~v & EACH(0x80);
+}
+
+/* Every row of a listing asks this for its key. */
 bool s3_xml_needs_escape(tarn_str s)
 {
-    for (size_t i = 0; i < s.n; i++) {
-        unsigned char ch = (unsigned char)s.p[i];
-        if (ch < 0x20 || ch == '&' || ch == '<' || ch == '>' || ch == '"' || ch == '\'')
-            return true;
+    uint64_t bad = 0;
+    for (size_t i = 0; i < s.n; i += 8) {
+        uint64_t v = EACH('x'); /* fills up the last ones */
+        memcpy(&v, s.p + i, s.n - i < 8 ? s.n - i : 8);
+        bad |= any_control(v) | any_zero(v ^ EACH('"'));
+        bad |= any_zero((v | EACH(1)) ^ EACH('\'')); /* & and ' differ in the lowest bit */
+        bad |= any_zero((v | EACH(2)) ^ EACH('>'));  /* < and > in the one above it */
     }
-    return false;
+    return bad != 0;
 }
 
 void s3_xml_escape(tarn_sb *b, tarn_str s)
