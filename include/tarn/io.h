@@ -272,6 +272,7 @@ typedef struct tarn_sim_options {
     uint64_t drive_bytes;
     const char *lie_sync; /* canaries: syncs of files whose path has this text do nothing and succeed; NULL: none */
     bool lie_sync_dir;
+    bool trace; /* every call goes to the log */
 } tarn_sim_options;
 #define TARN_SIM_DRIVES_MAX 32
 
@@ -308,7 +309,7 @@ void tarn_sim_replace_drive(tarn_sim *s, size_t drive); /* by an empty one */
 void tarn_sim_unplug_drive(tarn_sim *s, size_t drive);  /* GONE, losing what was not synced */
 /* Flips bits in up to n sectors of the drive's files whose path has the text (NULL: any). How many it found. */
 size_t tarn_sim_damage(tarn_sim *s, size_t drive, const char *path_has, size_t n);
-size_t tarn_sim_open_files(const tarn_sim *s);
+size_t tarn_sim_open_files(const tarn_sim *s, const char **path); /* how many; one of them (path may be NULL) */
 /* Makes the nth call from now of these kinds fail once with this errno; nth 0: none. */
 #define TARN_SIM_CALL_OPEN 1u /* and other calls by name */
 #define TARN_SIM_CALL_READ 2u

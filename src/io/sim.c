@@ -74,6 +74,9 @@ typedef struct call {
     unsigned kind;
     const char *path;
     bool changes, last; /* last: the power goes with it */
+    bool by_handle;
+    const char *what; /* for the trace */
+    uint64_t off, n;
 } call;
 
 static bool fault_on(const tarn_sim *s, const call *c, unsigned fault)
@@ -108,7 +111,7 @@ static int begin(tarn_sim *s, call *c)
         tarn_clock_advance(sim_below(&s->rng, STALL_NS_MAX));
     if (c->changes && fault_on(s, c, TARN_SIM_READ_ONLY))
         rc = -EROFS;
-    else if (c->kind == TARN_SIM_CALL_OPEN && meets(s, c, TARN_SIM_OPEN_FAILS))
+    else if (c->kind == TARN_SIM_CALL_OPEN && !c->by_handle && meets(s, c, TARN_SIM_OPEN_FAILS))
         rc = -EIO;
     return rc;
 }
@@ -117,6 +120,9 @@ static int64_t end(tarn_sim *s, const call *c, int64_t result)
 {
     if (c->last)
         result = -EIO;
+    if (s->opt.trace)
+        tarn_logf(TARN_LOG_INFO, "sim", "%s d%zu%s %llu+%llu: %lld%s", c->what, c->drive, c->path, (unsigned long long)c->off,
+                  (unsigned long long)c->n, (long long)result, c->last ? " (the power goes)" : "");
     mix(s, c->kind | c->drive << 8);
     mix(s, (uint64_t)result);
     pthread_mutex_unlock(&s->lock);
@@ -166,10 +172,10 @@ static int walk(const tarn_sim *s, size_t d, const char *rest, place *out)
 }
 
 /* A call by name: locks, and finds the place. */
-static int begin_at(tarn_sim *s, const char *path, unsigned kind, bool changes, call *c, place *p)
+static int begin_at(tarn_sim *s, const char *what, const char *path, unsigned kind, bool changes, call *c, place *p)
 {
     const char *rest = "";
-    *c = (call){.kind = kind, .path = path, .changes = changes};
+    *c = (call){.what = what, .kind = kind, .path = path, .changes = changes};
     pthread_mutex_lock(&s->lock);
     if (!path_drive(s, path, &c->drive, &rest)) {
         c->drive = 0;
@@ -182,12 +188,12 @@ static int begin_at(tarn_sim *s, const char *path, unsigned kind, bool changes, 
 }
 
 /* ------------------------------------------------------------------ handles */
-static int begin_on(tarn_sim *s, int64_t h, unsigned kind, bool changes, call *c, sim_inode **f)
+static int begin_on(tarn_sim *s, const char *what, int64_t h, unsigned kind, bool changes, call *c, sim_inode **f)
 {
     pthread_mutex_lock(&s->lock);
     TARN_ASSERT(h >= 0 && (size_t)h < s->handles_n && s->handles[h].f);
     *f = s->handles[h].f;
-    *c = (call){.drive = (*f)->drive, .kind = kind, .path = (*f)->path, .changes = changes};
+    *c = (call){.what = what, .drive = (*f)->drive, .kind = kind, .path = (*f)->path, .changes = changes, .by_handle = true};
     mix(s, (uint64_t)h);
     int rc = begin(s, c);
     if (rc == 0 && s->handles[h].life != s->life)
@@ -229,7 +235,7 @@ static int fs_open(tarn_fs *fs, const char *path, int flags, int mode, int64_t *
     call c;
     place p;
     (void)mode;
-    int rc = begin_at(s, path, TARN_SIM_CALL_OPEN, (flags & O_CREAT) != 0, &c, &p);
+    int rc = begin_at(s, "open", path, TARN_SIM_CALL_OPEN, (flags & O_CREAT) != 0, &c, &p);
     if (rc == 0 && p.at && (flags & O_CREAT) && (flags & O_EXCL))
         rc = -EEXIST;
     if (rc == 0 && p.at && p.at->dir)
@@ -290,7 +296,7 @@ static int64_t fs_pread(tarn_fs *fs, int64_t h, void *buf, size_t n, uint64_t of
     tarn_sim *s = sim_of(fs);
     call c;
     sim_inode *f;
-    int64_t rc = begin_on(s, h, TARN_SIM_CALL_READ, false, &c, &f);
+    int64_t rc = begin_on(s, "pread", h, TARN_SIM_CALL_READ, false, &c, &f);
     if (rc == 0 && meets(s, &c, TARN_SIM_READ_FAILS))
         rc = -EIO;
     if (rc == 0)
@@ -298,6 +304,8 @@ static int64_t fs_pread(tarn_fs *fs, int64_t h, void *buf, size_t n, uint64_t of
     if (rc > 0 && meets(s, &c, TARN_SIM_READ_CORRUPTS))
         flip(s, buf, (size_t)rc);
     mix(s, off);
+    c.off = off;
+    c.n = n;
     return end(s, &c, rc);
 }
 
@@ -385,7 +393,7 @@ static int64_t fs_pwrite(tarn_fs *fs, int64_t h, const void *buf, size_t n, uint
     tarn_sim *s = sim_of(fs);
     call c;
     sim_inode *f;
-    int64_t rc = begin_on(s, h, TARN_SIM_CALL_WRITE, true, &c, &f);
+    int64_t rc = begin_on(s, "pwrite", h, TARN_SIM_CALL_WRITE, true, &c, &f);
     if (rc == 0 && off + n > SIM_FILE_BYTES_MAX)
         rc = -EFBIG;
     if (rc == 0 && n > 0 && meets(s, &c, TARN_SIM_WRITE_FAILS)) {
@@ -407,6 +415,8 @@ static int64_t fs_pwrite(tarn_fs *fs, int64_t h, const void *buf, size_t n, uint
         rc = (int64_t)n;
     }
     mix(s, off);
+    c.off = off;
+    c.n = n;
     return end(s, &c, rc);
 }
 
@@ -424,7 +434,7 @@ static int fs_sync(tarn_fs *fs, int64_t h, bool data_only)
     call c;
     sim_inode *f;
     (void)data_only; /* sizes are needed to read the data: both kinds sync them */
-    int rc = begin_on(s, h, TARN_SIM_CALL_SYNC, false, &c, &f);
+    int rc = begin_on(s, "sync", h, TARN_SIM_CALL_SYNC, false, &c, &f);
     if (rc == 0 && s->cut_left > 0 && --s->cut_left == 0) {
         s->off = true;
         c.last = true;
@@ -446,7 +456,7 @@ static int fs_truncate(tarn_fs *fs, int64_t h, uint64_t size)
     tarn_sim *s = sim_of(fs);
     call c;
     sim_inode *f;
-    int rc = begin_on(s, h, TARN_SIM_CALL_WRITE, true, &c, &f);
+    int rc = begin_on(s, "truncate", h, TARN_SIM_CALL_WRITE, true, &c, &f);
     if (rc == 0 && size > SIM_FILE_BYTES_MAX)
         rc = -EFBIG;
     if (rc == 0 && meets(s, &c, TARN_SIM_WRITE_FAILS))
@@ -456,6 +466,7 @@ static int fs_truncate(tarn_fs *fs, int64_t h, uint64_t size)
         sim_note(f, SIM_TRUNCATE, size, 0, NULL);
     }
     mix(s, size);
+    c.off = size;
     return (int)end(s, &c, rc);
 }
 
@@ -464,7 +475,7 @@ static int fs_allocate(tarn_fs *fs, int64_t h, uint64_t off, uint64_t n)
     tarn_sim *s = sim_of(fs);
     call c;
     sim_inode *f;
-    int rc = begin_on(s, h, TARN_SIM_CALL_WRITE, true, &c, &f);
+    int rc = begin_on(s, "allocate", h, TARN_SIM_CALL_WRITE, true, &c, &f);
     if (rc == 0 && off + n > SIM_FILE_BYTES_MAX)
         rc = -EFBIG;
     if (rc == 0 && meets(s, &c, TARN_SIM_WRITE_FAILS))
@@ -483,7 +494,7 @@ static int fs_punch(tarn_fs *fs, int64_t h, uint64_t off, uint64_t n)
     tarn_sim *s = sim_of(fs);
     call c;
     sim_inode *f;
-    int rc = begin_on(s, h, TARN_SIM_CALL_WRITE, true, &c, &f);
+    int rc = begin_on(s, "punch", h, TARN_SIM_CALL_WRITE, true, &c, &f);
     if (rc == 0 && meets(s, &c, TARN_SIM_WRITE_FAILS))
         rc = -EIO;
     if (rc == 0) {
@@ -491,6 +502,8 @@ static int fs_punch(tarn_fs *fs, int64_t h, uint64_t off, uint64_t n)
         sim_note(f, SIM_PUNCH, off, n, NULL);
     }
     mix(s, off);
+    c.off = off;
+    c.n = n;
     return (int)end(s, &c, rc);
 }
 
@@ -508,7 +521,7 @@ static int fs_fstat(tarn_fs *fs, int64_t h, tarn_fs_stat *out)
     tarn_sim *s = sim_of(fs);
     call c;
     sim_inode *f;
-    int rc = begin_on(s, h, TARN_SIM_CALL_OPEN, false, &c, &f);
+    int rc = begin_on(s, "fstat", h, TARN_SIM_CALL_OPEN, false, &c, &f);
     if (rc == 0)
         stat_of(f, out);
     return (int)end(s, &c, rc);
@@ -519,7 +532,7 @@ static int fs_stat(tarn_fs *fs, const char *path, tarn_fs_stat *out)
     tarn_sim *s = sim_of(fs);
     call c;
     place p;
-    int rc = begin_at(s, path, TARN_SIM_CALL_OPEN, false, &c, &p);
+    int rc = begin_at(s, "stat", path, TARN_SIM_CALL_OPEN, false, &c, &p);
     if (rc == 0 && !p.at)
         rc = -ENOENT;
     if (rc == 0)
@@ -532,7 +545,7 @@ static int fs_unlink(tarn_fs *fs, const char *path)
     tarn_sim *s = sim_of(fs);
     call c;
     place p;
-    int rc = begin_at(s, path, TARN_SIM_CALL_OPEN, true, &c, &p);
+    int rc = begin_at(s, "unlink", path, TARN_SIM_CALL_OPEN, true, &c, &p);
     if (rc == 0 && !p.at)
         rc = -ENOENT;
     if (rc == 0 && p.at->dir)
@@ -550,7 +563,7 @@ static int fs_rename(tarn_fs *fs, const char *from, const char *to)
     place p, q = {0};
     const char *rest = "";
     size_t d = 0;
-    int rc = begin_at(s, from, TARN_SIM_CALL_OPEN, true, &c, &p);
+    int rc = begin_at(s, "rename", from, TARN_SIM_CALL_OPEN, true, &c, &p);
     if (rc == 0 && (!p.at || !path_drive(s, to, &d, &rest)))
         rc = -ENOENT;
     if (rc == 0)
@@ -568,7 +581,7 @@ static int fs_mkdir(tarn_fs *fs, const char *path, int mode)
     call c;
     place p;
     (void)mode;
-    int rc = begin_at(s, path, TARN_SIM_CALL_OPEN, true, &c, &p);
+    int rc = begin_at(s, "mkdir", path, TARN_SIM_CALL_OPEN, true, &c, &p);
     if (rc == 0 && p.at)
         rc = -EEXIST;
     if (rc == 0 && meets(s, &c, TARN_SIM_FULL))
@@ -583,7 +596,7 @@ static int fs_sync_dir(tarn_fs *fs, const char *path)
     tarn_sim *s = sim_of(fs);
     call c;
     place p;
-    int rc = begin_at(s, path, TARN_SIM_CALL_SYNC, true, &c, &p);
+    int rc = begin_at(s, "sync_dir", path, TARN_SIM_CALL_SYNC, true, &c, &p);
     if (rc == 0 && !p.at)
         rc = -ENOENT;
     if (rc == 0 && !p.at->dir)
@@ -600,7 +613,7 @@ static int fs_list(tarn_fs *fs, const char *path, bool (*fn)(void *ctx, const ch
     tarn_sim *s = sim_of(fs);
     call c;
     place p;
-    int rc = begin_at(s, path, TARN_SIM_CALL_OPEN, false, &c, &p);
+    int rc = begin_at(s, "list", path, TARN_SIM_CALL_OPEN, false, &c, &p);
     if (rc == 0 && !p.at)
         rc = -ENOENT;
     if (rc == 0 && !p.at->dir)
@@ -633,7 +646,7 @@ static int fs_space(tarn_fs *fs, const char *path, tarn_fs_space *out)
     tarn_sim *s = sim_of(fs);
     call c;
     place p;
-    int rc = begin_at(s, path, TARN_SIM_CALL_OPEN, false, &c, &p);
+    int rc = begin_at(s, "space", path, TARN_SIM_CALL_OPEN, false, &c, &p);
     if (rc == 0) {
         pick_file k = {.path_has = NULL};
         sim_walk(s->drives[c.drive].root->dir, count_pages, &k);
@@ -648,7 +661,7 @@ static int fs_lock(tarn_fs *fs, int64_t h)
     tarn_sim *s = sim_of(fs);
     call c;
     sim_inode *f;
-    int rc = begin_on(s, h, TARN_SIM_CALL_OPEN, false, &c, &f);
+    int rc = begin_on(s, "lock", h, TARN_SIM_CALL_OPEN, false, &c, &f);
     if (rc == 0 && f->locked && !s->handles[h].has_lock)
         rc = -EWOULDBLOCK;
     if (rc == 0) {
@@ -742,7 +755,7 @@ void tarn_sim_free(tarn_sim *s)
 {
     if (!s)
         return;
-    TARN_ASSERT(tarn_sim_open_files(s) == 0); /* somebody has not closed a file */
+    TARN_ASSERT(tarn_sim_open_files(s, NULL) == 0); /* somebody has not closed a file */
     for (size_t i = 0; i < s->opt.drives_n; i++)
         sim_inode_unref(s->drives[i].root);
     tarn_free(s->handles);
@@ -818,11 +831,14 @@ size_t tarn_sim_damage(tarn_sim *s, size_t d, const char *path_has, size_t n)
     return done;
 }
 
-size_t tarn_sim_open_files(const tarn_sim *s)
+size_t tarn_sim_open_files(const tarn_sim *s, const char **path)
 {
     size_t n = 0;
-    for (size_t i = 0; i < s->handles_n; i++)
+    for (size_t i = 0; i < s->handles_n; i++) {
+        if (s->handles[i].f && path)
+            *path = s->handles[i].f->path;
         n += s->handles[i].f ? 1 : 0;
+    }
     return n;
 }
 

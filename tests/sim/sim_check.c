@@ -5,6 +5,7 @@
  */
 #include "sim.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -452,6 +453,8 @@ static bool resolve_one(run *r, effect *e)
         weigh_bucket(r, e, &v);
     if (r->failed)
         return false;
+    if (r->verbose)
+        printf("     doubt: %s\n", v == DONE ? "done" : v == NOT_DONE ? "not done" : v == EITHER ? "no difference" : "in part");
     if (v == NEITHER) {
         run_fail(r, "an operation without an answer was done in part (%zu keys, slot %d, table %d)", e->keys_n, e->slot, e->table);
         return false;

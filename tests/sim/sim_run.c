@@ -36,8 +36,10 @@ void run_close(run *r)
 {
     tarn_store_close(r->s);
     r->s = NULL;
-    if (tarn_sim_open_files(r->sim) > 0)
-        run_fail(r, "%zu files stayed open when the store was closed", tarn_sim_open_files(r->sim));
+    const char *path = "";
+    size_t n = tarn_sim_open_files(r->sim, &path);
+    if (n > 0)
+        run_fail(r, "%zu files stayed open when the store was closed, %s for one", n, path);
 }
 
 bool run_open(run *r, const char *when)
@@ -116,6 +118,9 @@ void run_restart(run *r, bool power_cut)
         return;
     if (tarn_sim_power_lost(r->sim)) /* armed, and gone while the store was being opened */
         return;
+    if (r->verbose)
+        (void)printf("     %s, %zu copies of the metadata are good\n", lost ? "started after a power cut" : "started",
+                     tarn_meta_copies_good(tarn_store_meta(r->s)));
     resolve_doubts(r);
     if (!r->failed)
         buckets_again(r);
@@ -185,7 +190,7 @@ static void member_main(void *arg)
 
 static void group_do(run *r, group *g)
 {
-    static const tarn_loop_options o = {.backend = TARN_IO_THREADS, .threads = 1, .name = "sim"};
+    static const tarn_loop_options o = {.backend = TARN_IO_THREADS, .threads = 1, .name = "sim", .grace_ms = 3600000};
     member members[TOGETHER_MAX];
     tarn_err err = tarn_loop_create(&o, &g->loop);
     g->left = g->n;
@@ -381,6 +386,7 @@ bool run_plan(run *r, const plan *p, bool verbose)
     o.lie_sync = p->canary == CANARY_META_SYNC ? "/meta/tarn.db" : NULL;
     if (p->canary == CANARY_DATA_SYNC)
         o.lie_sync = "/segments/";
+    o.trace = verbose && getenv("SIM_TRACE") != NULL;
     r->sim = tarn_sim_new(&o);
     r->arena = tarn_arena_new(ARENA_BYTES);
     TARN_ASSERT(r->arena != NULL);
