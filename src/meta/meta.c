@@ -35,9 +35,14 @@ static tarn_err database_open(tarn_meta *m, bool fresh)
         err = meta_schema_create(m->writer);
     if (err == TARN_OK)
         err = meta_schema_open(m->writer);
-    /* After a crash this brings all copies to the same content: see copies.c. */
+    /* After a crash this brings all copies to the same content: see copies.c. On full drives it has to wait: the log, which is
+     * the same in all copies, stays in use, so that what is there can be read, and deleted. */
     if (err == TARN_OK)
         err = meta_err(sqlite3_wal_checkpoint_v2(m->writer->db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL));
+    if (err == TARN_E_DISK_FULL && !fresh) {
+        tarn_log(TARN_LOG_WARN, "no space to tidy the metadata up", NULL);
+        err = TARN_OK;
+    }
     if (err == TARN_OK && fresh)
         err = meta_vfs_in_use(m->vfs);
     return err;

@@ -212,6 +212,7 @@ void run_fail(run *r, const char *fmt, ...) TARN_PRINTF(2, 3);
 /* Carries the plan out; false when it failed: r->why tells. */
 bool run_plan(run *r, const plan *p, bool verbose);
 bool run_open(run *r, const char *when);
+bool run_open_forgiving(run *r, const char *when);
 void run_close(run *r);
 void run_restart(run *r, bool power_cut);
 unsigned run_affected_n(const run *r);

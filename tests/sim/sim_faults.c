@@ -158,7 +158,7 @@ static void replace(run *r, const sim_op *op)
     r->affected |= 1u << d;
     r->faulty &= ~(1u << d);
     r->gone &= ~(1u << d);
-    (void)run_open(r, "after a drive was replaced");
+    (void)run_open_forgiving(r, "after a drive was replaced");
     if (!r->failed)
         check_all(r);
 }

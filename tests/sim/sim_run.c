@@ -81,7 +81,7 @@ static void buckets_again(run *r)
 }
 
 /* A set without redundancy, or with full drives, may refuse to start until that has ended. */
-static bool open_forgiving(run *r, const char *when)
+bool run_open_forgiving(run *r, const char *when)
 {
     bool excused = r->full || (r->affected && !run_must_write(r));
     for (unsigned tries = 0; !run_open(r, when); tries++) {
@@ -114,7 +114,13 @@ void run_restart(run *r, bool power_cut)
     if (lost)
         tarn_sim_power_on(r->sim);
     r->restart = false;
-    if (!open_forgiving(r, lost ? "after a power cut" : "after a restart"))
+    if (r->parity == 0 && r->affected) { /* the one drive works again */
+        for (size_t i = 0; i < r->n; i++)
+            tarn_sim_set_fault(r->sim, i, NULL);
+        r->affected = r->faulty = r->gone = 0;
+        r->full = false;
+    }
+    if (!run_open_forgiving(r, lost ? "after a power cut" : "after a restart"))
         return;
     if (tarn_sim_power_lost(r->sim)) /* armed, and gone while the store was being opened */
         return;
