@@ -39,6 +39,7 @@ typedef struct tarn_meta_options {
     size_t write_quorum;     /* copies that must take a write and its sync; a copy that fails is taken out. With fewer dirs than
                               * that the store opens for reading only: every commit answers QUORUM_WRITE */
     uint64_t cache_bytes;    /* page cache of the committer; each reader has a quarter */
+    bool must_exist;         /* there is data that a database belongs to: NOT_FOUND instead of a new one when no copy is there */
     bool inline_committer;   /* no thread of its own: tarn_meta_commit runs on the calling thread (unit tests, simulation) */
     /* A copy was taken out: called from any thread, once a drive. */
     void (*on_drive_failed)(void *ctx, size_t dir_index, int errno_value);
@@ -259,6 +260,8 @@ tarn_err tarn_meta_garbage_list(tarn_meta *m, uint64_t after_id, bool (*fn)(void
 tarn_err tarn_meta_garbage_delete(tarn_meta_tx *tx, uint64_t id);
 /* Is any object version or upload or garbage row there with this data id (a sweep of files asks)? */
 tarn_err tarn_meta_data_referenced(tarn_meta *m, uint64_t data_id, bool *out);
+/* The same without uploads and inline bytes. */
+tarn_err tarn_meta_data_held(tarn_meta *m, uint64_t data_id, bool *out);
 
 typedef struct tarn_repair_row {
     uint64_t id; /* set by put */

@@ -406,6 +406,10 @@ tarn_err meta_copies_open(meta_mirror *v, const tarn_meta_options *opt, bool *fr
     err = judge_fresh(v, fresh);
     if (err != TARN_OK)
         return err;
+    if (*fresh && opt->must_exist) {
+        tarn_log(TARN_LOG_ERROR, "all copies of the metadata are missing", "advice", "tarn admin rebuild-index makes them again", NULL);
+        return TARN_E_NOT_FOUND;
+    }
     if (*fresh)
         return start_fresh(v) == 0 ? TARN_OK : TARN_E_QUORUM_WRITE;
     return start_existing(v);

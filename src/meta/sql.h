@@ -106,6 +106,8 @@ META_SQL(GARBAGE_DELETE, "DELETE FROM garbage WHERE id=?1")
 META_SQL(DATA_REFERENCED, "SELECT EXISTS(SELECT 1 FROM object WHERE data_id=?1) OR EXISTS(SELECT 1 FROM version WHERE data_id=?1) OR "
                           "EXISTS(SELECT 1 FROM inline WHERE data_id=?1) OR EXISTS(SELECT 1 FROM upload WHERE id=?1) OR "
                           "EXISTS(SELECT 1 FROM garbage WHERE data_id=?1)")
+META_SQL(DATA_HELD, "SELECT EXISTS(SELECT 1 FROM object WHERE data_id=?1) OR EXISTS(SELECT 1 FROM version WHERE data_id=?1) OR "
+                    "EXISTS(SELECT 1 FROM garbage WHERE data_id=?1)")
 META_SQL(REPAIR_INSERT,
          "INSERT INTO repair(id,bucket,key,seq,since_ms,tries) VALUES(?1,?2,?3,?4,?5,?6) ON CONFLICT(bucket,key,seq) DO NOTHING")
 META_SQL(REPAIR_GET_ID, "SELECT id FROM repair WHERE bucket=?1 AND key=?2 AND seq=?3")

@@ -794,6 +794,19 @@ tarn_err obj_drives_formatted(tarn_store *s)
     return TARN_OK;
 }
 
+bool obj_drives_fresh(tarn_store *s)
+{
+    for (size_t i = 0; i < s->drives_n; i++) {
+        if (obj_drive_readable(&s->drives[i])) {
+            inspection in = drive_inspect(s, &s->drives[i]);
+            if (in.what == SEEN_FORMATTED && in.rec.state != FORMAT_FRESH) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
 tarn_err obj_drive_filled(tarn_store *s, obj_drive *d)
 {
     tarn_err err = record_state(s, d, FORMAT_READY);

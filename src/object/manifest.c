@@ -35,7 +35,7 @@ bool obj_path_manifest(const obj_drive *d, uint64_t data_id, char out[TARN_PATH_
     return !b.failed;
 }
 
-static bool folder_path(const obj_drive *d, unsigned folder, char out[TARN_PATH_BYTES_MAX])
+bool obj_manifest_folder(const obj_drive *d, unsigned folder, char out[TARN_PATH_BYTES_MAX])
 {
     tarn_sb b;
     tarn_sb_init_fixed(&b, out, TARN_PATH_BYTES_MAX);
@@ -243,7 +243,7 @@ static tarn_err gather_rows(tarn_store *s, const tarn_version_row *row, uint64_t
 
 /* ------------------------------------------------------------------ on the drives */
 /* NULL, or the file's bytes in the arena. */
-static tarn_str read_file(tarn_store *s, const obj_drive *d, uint64_t data_id, tarn_arena *a)
+tarn_str obj_manifest_read(tarn_store *s, const obj_drive *d, uint64_t data_id, tarn_arena *a)
 {
     char path[TARN_PATH_BYTES_MAX];
     tarn_file *f = NULL;
@@ -290,7 +290,7 @@ static int write_one(tarn_store *s, const obj_drive *d, uint64_t data_id, tarn_s
         return -ENAMETOOLONG;
     }
     int rc = tarn_file_open_sync(s->fs, path, O_RDWR | O_CREAT | O_CLOEXEC, 0644, &f);
-    if (rc == -ENOENT && folder_path(d, (unsigned)(data_id % MANIFEST_DIRS), path)) { /* the first one there */
+    if (rc == -ENOENT && obj_manifest_folder(d, (unsigned)(data_id % MANIFEST_DIRS), path)) { /* the first one there */
         rc = make_folders(s, d, path);
         if (rc == 0 && obj_path_manifest(d, data_id, path)) {
             rc = tarn_file_open_sync(s->fs, path, O_RDWR | O_CREAT | O_CLOEXEC, 0644, &f);
@@ -305,7 +305,7 @@ static int write_one(tarn_store *s, const obj_drive *d, uint64_t data_id, tarn_s
     }
     tarn_file_unref(f);
     if (rc == 0) {
-        rc = folder_path(d, (unsigned)(data_id % MANIFEST_DIRS), path) ? s->fs->sync_dir(s->fs, path) : -ENAMETOOLONG;
+        rc = obj_manifest_folder(d, (unsigned)(data_id % MANIFEST_DIRS), path) ? s->fs->sync_dir(s->fs, path) : -ENAMETOOLONG;
     }
     return rc;
 }
@@ -333,7 +333,7 @@ static tarn_err choose_order(tarn_store *s, const tarn_version_row *row, unsigne
     for (unsigned i = 0; i < s->n; i++) {
         obj_manifest old;
         const obj_drive *d = obj_drive_at(s, set, i);
-        tarn_str bytes = obj_drive_readable(d) ? read_file(s, d, row->data_id, a) : TARN_STR_NULL;
+        tarn_str bytes = obj_drive_readable(d) ? obj_manifest_read(s, d, row->data_id, a) : TARN_STR_NULL;
         if (bytes.p && obj_manifest_parse(bytes, s->deployment_raw, a, &old) == TARN_OK && old.data_id == row->data_id) {
             *order = old.order;
             return TARN_OK;
@@ -385,7 +385,7 @@ tarn_err obj_manifest_check(tarn_store *s, const tarn_version_row *row, uint32_t
         if (!obj_drive_readable(d)) {
             continue;
         }
-        tarn_str bytes = read_file(s, d, row->data_id, a);
+        tarn_str bytes = obj_manifest_read(s, d, row->data_id, a);
         if (!bytes.p) {
             ++*missing;
         } else if (obj_manifest_parse(bytes, s->deployment_raw, a, &m) != TARN_OK || m.data_id != row->data_id ||
@@ -448,7 +448,7 @@ static void list_names(void *arg)
     sweep *w = arg;
     char path[TARN_PATH_BYTES_MAX];
     w->n = 0;
-    if (folder_path(w->d, w->folder, path)) {
+    if (obj_manifest_folder(w->d, w->folder, path)) {
         (void)w->s->fs->list(w->s->fs, path, take_name, w);
     }
 }

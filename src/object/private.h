@@ -182,6 +182,8 @@ tarn_err obj_drives_open(tarn_store *s, const tarn_store_options *opt, tarn_aren
 void obj_drives_close(tarn_store *s);
 /* Every drive of a deployment that was being formatted is there, and the database is open: formatting is done. */
 tarn_err obj_drives_formatted(tarn_store *s);
+/* Is the deployment only being made (no drive has finished its formatting)? */
+bool obj_drives_fresh(tarn_store *s);
 tarn_err obj_drive_filled(tarn_store *s, obj_drive *d);
 unsigned obj_set_writable(tarn_store *s, unsigned set); /* how many drives take writes */
 
@@ -332,6 +334,7 @@ typedef struct obj_apply {
     tarn_store *store;
     const tarn_put_conditions *conditions;
     uint16_t repair; /* not 0: queue a repair of the new version */
+    bool recovered;  /* made from a record: time and null_version are the row's own */
 } obj_apply;
 /* Inserts the row as the bucket's versioning says, after the conditions; sets seq, nonce, null_version, mtime. */
 tarn_err obj_version_apply(const obj_apply *a, tarn_meta_tx *tx, const tarn_bucket_row *bucket, tarn_version_row *row);

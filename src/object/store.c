@@ -209,12 +209,8 @@ static void on_meta_drive_failed(void *ctx, size_t dir_index, int errno_value)
 }
 
 /* Any drives that are enough to start must include one that has every committed transaction: R + W > N. */
-static tarn_err open_meta(tarn_store *s, const tarn_store_options *opt)
+static void meta_options(tarn_store *s, bool inline_committer, meta_dirs *d, tarn_meta_options *out)
 {
-    meta_dirs *d = tarn_calloc(1, sizeof *d);
-    if (!d) {
-        return TARN_E_NO_MEMORY;
-    }
     for (size_t i = 0; i < s->drives_n; i++) {
         if (obj_drive_writable(&s->drives[i]) && obj_path(&s->drives[i], "meta", d->paths[d->n])) {
             d->dirs[d->n] = d->paths[d->n];
@@ -222,15 +218,32 @@ static tarn_err open_meta(tarn_store *s, const tarn_store_options *opt)
             d->n++;
         }
     }
-    tarn_meta_options mo = {.fs = s->fs,
-                            .dirs = d->dirs,
-                            .dirs_n = d->n,
-                            .write_quorum = (size_t)s->sets * s->m + 1,
-                            .cache_bytes = META_CACHE_BYTES,
-                            .inline_committer = opt->inline_committer,
-                            .on_drive_failed = on_meta_drive_failed,
-                            .ctx = s};
-    tarn_err err = d->n == 0 ? TARN_E_QUORUM_READ : tarn_meta_open(&mo, &s->meta);
+    *out = (tarn_meta_options){.fs = s->fs,
+                               .dirs = d->dirs,
+                               .dirs_n = d->n,
+                               .write_quorum = (size_t)s->sets * s->m + 1,
+                               .cache_bytes = META_CACHE_BYTES,
+                               .must_exist = !obj_drives_fresh(s),
+                               .inline_committer = inline_committer,
+                               .on_drive_failed = on_meta_drive_failed,
+                               .ctx = s};
+}
+
+tarn_err obj_store_meta(tarn_store *s, bool inline_committer, const char *restore, tarn_fs *restore_fs)
+{
+    meta_dirs *d = tarn_calloc(1, sizeof *d);
+    tarn_meta_options mo;
+    if (!d) {
+        return TARN_E_NO_MEMORY;
+    }
+    meta_options(s, inline_committer, d, &mo);
+    tarn_err err = d->n == 0 ? TARN_E_QUORUM_READ : TARN_OK;
+    if (!err && restore) {
+        err = tarn_meta_restore(&mo, restore_fs, restore);
+    }
+    if (!err) {
+        err = tarn_meta_open(&mo, &s->meta);
+    }
     tarn_free(d);
     return err;
 }
@@ -275,7 +288,7 @@ static void derive(tarn_store *s, const tarn_store_options *opt)
     s->backup_interval_s = opt->backup_interval_s;
 }
 
-static tarn_err open_steps(tarn_store *s, const tarn_store_options *opt, tarn_arena *arena, tarn_str *reason)
+static tarn_err open_drives(tarn_store *s, const tarn_store_options *opt, tarn_arena *arena, tarn_str *reason)
 {
     tarn_err err = copy_paths(s, opt);
     if (!err) {
@@ -288,20 +301,24 @@ static tarn_err open_steps(tarn_store *s, const tarn_store_options *opt, tarn_ar
         return err;
     }
     derive(s, opt);
-    err = tarn_ec_new(s->k, s->m, &s->ec);
-    if (!err) {
-        err = open_meta(s, opt);
-        if (err) {
-            *reason = tarn_arena_fmt(arena, "the metadata can't be opened: %s", tarn_err_get(err)->message);
-        }
+    return tarn_ec_new(s->k, s->m, &s->ec);
+}
+
+static tarn_err open_steps(tarn_store *s, const tarn_store_options *opt, tarn_arena *arena, tarn_str *reason)
+{
+    tarn_err err = obj_store_meta(s, opt->inline_committer, NULL, NULL);
+    if (err) {
+        *reason =
+            err == TARN_E_NOT_FOUND
+                ? TARN_STR("no drive has its copy of the metadata any more: \"tarn admin rebuild-index\" makes it again from the data")
+                : tarn_arena_fmt(arena, "the metadata can't be opened: %s", tarn_err_get(err)->message);
+        return err;
     }
-    if (!err) {
-        err = obj_drives_formatted(s);
-    }
+    err = obj_drives_formatted(s);
     return err ? err : obj_tasks_new(s, opt);
 }
 
-tarn_err tarn_store_open(const tarn_store_options *opt, tarn_store **out, tarn_arena *arena, tarn_str *reason)
+tarn_err obj_store_open(const tarn_store_options *opt, bool with_meta, tarn_store **out, tarn_arena *arena, tarn_str *reason)
 {
     *reason = TARN_STR("");
     if (opt->drives_n < 1 || opt->drives_n > OBJ_DRIVES_MAX) {
@@ -319,7 +336,10 @@ tarn_err tarn_store_open(const tarn_store_options *opt, tarn_store **out, tarn_a
     tarn_list_init(&s->segments);
     tarn_list_init(&s->reasons);
     tarn_list_init(&s->repair_wishes);
-    tarn_err err = open_steps(s, opt, arena, reason);
+    tarn_err err = open_drives(s, opt, arena, reason);
+    if (!err && with_meta) {
+        err = open_steps(s, opt, arena, reason);
+    }
     if (err) {
         if (reason->n == 0) {
             *reason = tarn_str_of(tarn_err_get(err)->message);
@@ -329,6 +349,11 @@ tarn_err tarn_store_open(const tarn_store_options *opt, tarn_store **out, tarn_a
     }
     *out = s;
     return TARN_OK;
+}
+
+tarn_err tarn_store_open(const tarn_store_options *opt, tarn_store **out, tarn_arena *arena, tarn_str *reason)
+{
+    return obj_store_open(opt, true, out, arena, reason);
 }
 
 void tarn_store_close(tarn_store *s)

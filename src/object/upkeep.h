@@ -55,6 +55,12 @@ tarn_err obj_walk_run(obj_walk *w);
 /* How many versions the walk would see. May park. */
 tarn_err obj_walk_count(tarn_store *s, tarn_str bucket, tarn_str prefix, uint64_t *out);
 
+/* ------------------------------------------------------------------ opening in steps (store.c), for a rebuild */
+/* Without meta: drives alone; nobody may do more than read records then. */
+tarn_err obj_store_open(const tarn_store_options *opt, bool with_meta, tarn_store **out, tarn_arena *arena, tarn_str *reason);
+/* The database on the store's drives; restore not NULL: with the content of that backup. */
+tarn_err obj_store_meta(tarn_store *s, bool inline_committer, const char *restore, tarn_fs *restore_fs);
+
 /* ------------------------------------------------------------------ tasks */
 typedef struct obj_tasks obj_tasks;
 tarn_err obj_tasks_new(tarn_store *s, const tarn_store_options *opt); /* s->tasks */

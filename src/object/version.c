@@ -144,11 +144,11 @@ tarn_err obj_version_apply(const obj_apply *a, tarn_meta_tx *tx, const tarn_buck
     }
     row->seq = tarn_meta_tx_seq(tx);
     row->nonce = tarn_random_u64();
-    row->mtime_ms = tarn_meta_tx_now_ms(tx);
-    row->null_version = now.versioning != TARN_VERSIONING_ENABLED;
+    row->mtime_ms = a->recovered ? row->mtime_ms : tarn_meta_tx_now_ms(tx);
+    row->null_version = a->recovered ? row->null_version : now.versioning != TARN_VERSIONING_ENABLED;
     row->current = true;
     if (row->null_version) {
-        err = insert_null(m, tx, current_err, &current, row, now.versioning == TARN_VERSIONING_SUSPENDED);
+        err = insert_null(m, tx, current_err, &current, row, a->recovered || now.versioning == TARN_VERSIONING_SUSPENDED);
     } else {
         err = tarn_meta_version_insert(tx, row);
     }

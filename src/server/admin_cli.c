@@ -369,6 +369,41 @@ static tarn_exit cmd_fsck(admin_run *r)
     return bad ? TARN_EXIT_DAMAGED : TARN_EXIT_OK;
 }
 
+static tarn_exit rebuild(admin_run *r, const char *backup, size_t drives_from)
+{
+    tarn_store_options so;
+    tarn_rebuild_report out;
+    tarn_str reason = TARN_STR(""), secret;
+    tarn_rebuild_spec spec = {.backup = backup, .force = r->force || backup != NULL};
+    tarn_exit x = take_drives(r, drives_from, &so);
+    if (x == TARN_EXIT_OK) {
+        x = tarn_client_credentials(&r->server, &spec.owner, &secret);
+    }
+    if (x != TARN_EXIT_OK) {
+        return x;
+    }
+    tarn_offline to = {.say = print_line, .arena = r->server.arena, .reason = &reason};
+    tarn_err e = tarn_store_rebuild(&so, &spec, &to, &out);
+    if (e != TARN_OK) {
+        return offline_failed(e, reason);
+    }
+    (void)printf("%llu versions of the backup kept, %llu left out; %llu versions (%.1f MiB) made from records; %llu buckets and %llu "
+                 "tables made or brought up to date; %llu can't be made\n",
+                 (unsigned long long)out.kept, (unsigned long long)out.dropped, (unsigned long long)out.objects, mib(out.objects_bytes),
+                 (unsigned long long)out.buckets, (unsigned long long)out.tables, (unsigned long long)out.incomplete);
+    return TARN_EXIT_OK;
+}
+
+static tarn_exit cmd_rebuild(admin_run *r)
+{
+    return rebuild(r, NULL, 0);
+}
+
+static tarn_exit cmd_restore(admin_run *r)
+{
+    return r->words_n < 1 ? too_many(r) : rebuild(r, r->words[0], 1);
+}
+
 /* ------------------------------------------------------------------ the table */
 static const command commands[] = {
     {"drives", "drives [--json]", "The drives, their states, and how far a replaced one has been filled.", cmd_drives},
@@ -378,6 +413,11 @@ static const command commands[] = {
     {"backup", "backup FILE", "The metadata of the running daemon as one file: consistent, and checked when it has arrived.", cmd_backup},
     {"fsck", "fsck --offline DRIVE...",
      "Checks database, references, every shard, and records without a reference; changes nothing. Status 7: damage.", cmd_fsck},
+    {"restore", "restore FILE DRIVE...",
+     "Puts a backup of the metadata in the place of what the drives have, and adds what the drives have that is newer.", cmd_restore},
+    {"rebuild-index", "rebuild-index [--force] DRIVE...",
+     "All copies of the metadata are lost: makes it again from the drives and the newest backup on them; says what can't be made.",
+     cmd_rebuild},
 };
 
 void tarn_admin_help_render(tarn_sb *b)
