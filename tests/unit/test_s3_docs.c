@@ -3,12 +3,11 @@
  * The table of operations in docs/s3-compatibility.md is the route table's. `test_s3_docs --print` prints it, to be put
  * between the two marks of the page.
  */
+#include "doc_table.h"
 #include "s3_fake.h"
 
-#include <stdio.h>
-
 #define PAGE TARN_SOURCE_DIR "/docs/s3-compatibility.md"
-#define PAGE_BYTES_MAX (256 * 1024)
+#define PAGE_BYTES_MAX DOC_PAGE_BYTES_MAX
 #define BEGIN "<!-- operations: made from the route table -->\n"
 #define END "<!-- end of operations -->\n"
 
@@ -46,20 +45,9 @@ static void the_page_has_the_table(void **state)
     tarn_sb want;
     tarn_sb_init(&want, PAGE_BYTES_MAX);
     render(&want);
-    FILE *f = fopen(PAGE, "rb");
-    assert_non_null(f);
-    char *mem = tarn_malloc(PAGE_BYTES_MAX);
-    assert_non_null(mem);
-    tarn_str page = {mem, fread(mem, 1, PAGE_BYTES_MAX, f)};
-    assert_int_equal(fclose(f), 0);
-    ptrdiff_t begin = tarn_str_find(page, TARN_STR(BEGIN)), end = tarn_str_find(page, TARN_STR(END));
-    assert_true(begin >= 0 && end > begin);
-    size_t from = (size_t)begin + sizeof BEGIN - 1;
-    tarn_str got = tarn_str_sub(page, from, (size_t)end - from);
-    if (!tarn_str_eq(got, tarn_sb_view(&want)))
+    if (!doc_has_table(PAGE, BEGIN, END, tarn_sb_view(&want)))
         fail_msg("%s does not have the table that test_s3_docs --print gives", PAGE);
     tarn_sb_free(&want);
-    tarn_free(mem);
 }
 
 /* One line a row, five fields each, and no operation twice on the same resource and sub-resource. */
