@@ -135,13 +135,32 @@ static tarn_err collect_sums(adopt *ad, const rb_blob *found, obj_blob *b, uint8
     return good >= b->k ? TARN_OK : TARN_E_QUORUM_READ;
 }
 
+/* The shards that nobody has: made from the others, and summed. */
+static tarn_err make_missing(adopt *ad, const obj_blob *b, obj_stripe *st, uint8_t *sums)
+{
+    uint8_t *shards[TARN_SET_DRIVES_MAX];
+    bool have[TARN_SET_DRIVES_MAX], want[TARN_SET_DRIVES_MAX];
+    unsigned n = (unsigned)(b->k + b->m);
+    for (unsigned i = 0; i < n; i++) {
+        want[i] = (b->missing >> i) & 1;
+        have[i] = !want[i];
+        shards[i] = obj_stripe_shard(st, b->k, i);
+    }
+    tarn_err err = b->missing ? tarn_ec_rebuild(ad->r->s->ec, st->shard_len, shards, have, want) : TARN_OK;
+    for (unsigned i = 0; !err && i < n; i++) {
+        if (want[i]) {
+            sum_put(sums, st->index * n + i, obj_shard_sum(b->blob_id, st->index, i, shards[i], st->shard_len));
+        }
+    }
+    return err;
+}
+
 /* Reads all blocks: digests the data, and sums the shards that are missing. */
 static tarn_err read_blocks(adopt *ad, obj_blob *b, uint8_t *sums, digesting *dg)
 {
     obj_ctx *c = obj_ctx_get(ad->r->s);
     obj_reader *reader = tarn_calloc(1, sizeof *reader);
-    unsigned shards = (unsigned)(b->k + b->m);
-    uint16_t all = (uint16_t)((1u << shards) - 1);
+    uint16_t all = (uint16_t)((1u << (b->k + b->m)) - 1), data = (uint16_t)((1u << b->k) - 1);
     tarn_err err = c && reader ? TARN_OK : TARN_E_NO_MEMORY;
     if (!err) {
         obj_reader_init(reader, c, b);
@@ -149,15 +168,12 @@ static tarn_err read_blocks(adopt *ad, obj_blob *b, uint8_t *sums, digesting *dg
     }
     for (uint64_t i = 0; !err && i < obj_blob_blocks(b); i++) {
         obj_stripe st;
-        uint16_t want = b->missing ? all : (uint16_t)((1u << b->k) - 1);
-        err = obj_stripe_start(reader, &st, i, want);
+        err = obj_stripe_start(reader, &st, i, b->missing ? (uint16_t)(all & ~b->missing) : data);
         if (!err) {
             err = obj_stripe_wait(reader, &st);
         }
-        for (unsigned k = 0; !err && k < shards; k++) {
-            if ((b->missing >> k) & 1) {
-                sum_put(sums, i * shards + k, obj_shard_sum(b->blob_id, i, k, obj_stripe_shard(&st, b->k, k), st.shard_len));
-            }
+        if (!err) {
+            err = make_missing(ad, b, &st, sums);
         }
         if (!err && dg->on) {
             tarn_md5_update(&dg->md5, st.block->data, st.len);
