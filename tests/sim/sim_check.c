@@ -317,7 +317,7 @@ static bool take_upload(void *ctx, const tarn_upload_row *row)
 static bool uploads_now(run *r, upload_list *l, const mupload *wanted)
 {
     *l = (upload_list){.r = r, .wanted = wanted};
-    for (size_t b = 0; b < BUCKETS && !l->strange_id; b++) {
+    for (size_t b = 0; b < BUCKETS; b++) {
         l->bucket = b;
         tarn_err err = tarn_meta_upload_list(tarn_store_meta(r->s), r->buckets[b].id, TARN_STR(""), TARN_STR(""), 0, take_upload, l);
         if (err) {

@@ -130,7 +130,8 @@ void heal(run *r)
         err = obj_repair_pass(r->s, NULL);
     if (!err)
         err = obj_scan_versions(r->s, NULL, heal_version, &h);
-    if (!err && r->plan->canary != CANARY_HEAL && (h.open > 0 || tarn_meta_copies_good(tarn_store_meta(r->s)) != r->s->drives_n))
+    bool copies = r->plan->canary == CANARY_MIRROR || tarn_meta_copies_good(tarn_store_meta(r->s)) == r->s->drives_n;
+    if (!err && r->plan->canary != CANARY_HEAL && (h.open > 0 || !copies))
         err = TARN_E_INTERNAL;
     if (tarn_sim_power_lost(r->sim)) {
         r->restart = true;

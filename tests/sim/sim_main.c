@@ -2,7 +2,7 @@
 /*
  * tarn_sim: the whole store in one process on simulated drives.
  *
- *   tarn_sim run [--seconds N] [--seed S] [--runs N] [--ops N] [--drives N] [--keep DIR] [--verbose]
+ *   tarn_sim run [--seconds N] [--seed S] [--runs N] [--ops N] [--drives N] [--jobs N] [--keep DIR] [--verbose]
  *   tarn_sim replay FILE... [--verbose]
  *   tarn_sim canaries [--runs N]
  *   tarn_sim nth [--verbose]
@@ -13,6 +13,7 @@
 #include "sim.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -25,6 +26,8 @@
 #define RUN_SECONDS_MAX 120
 #define SHRINK_SECONDS 90
 #define CANARY_RUNS 60
+#define JOBS_MAX 16
+#define FAILURES_MAX 3
 
 typedef struct outcome {
     bool ok;
@@ -33,7 +36,7 @@ typedef struct outcome {
 } outcome;
 
 typedef struct options {
-    uint64_t seconds, seed, runs, ops, drives;
+    uint64_t seconds, seed, runs, ops, drives, jobs;
     const char *keep;
     bool verbose;
 } options;
@@ -58,24 +61,37 @@ static void child(const plan *p, bool verbose, int fd)
     exit(n == (ssize_t)sizeof o ? 0 : 1);
 }
 
-static outcome run_apart(const plan *p, bool verbose)
+typedef struct job {
+    pid_t pid; /* 0: none */
+    int fd;
+    plan p;
+    uint64_t seed;
+} job;
+
+static void job_start(job *j, const plan *p, bool verbose)
 {
-    outcome o = {0};
-    int fds[2], status = 0;
-    TARN_ASSERT(pipe(fds) == 0);
+    int fds[2];
+    TARN_ASSERT(pipe2(fds, O_CLOEXEC) == 0);
     (void)fflush(stdout);
-    pid_t pid = fork();
-    TARN_ASSERT(pid >= 0);
-    if (pid == 0) {
+    j->pid = fork();
+    TARN_ASSERT(j->pid >= 0);
+    if (j->pid == 0) {
         (void)close(fds[0]);
         child(p, verbose, fds[1]);
     }
     (void)close(fds[1]);
-    bool told = read(fds[0], &o, sizeof o) == (ssize_t)sizeof o;
-    (void)close(fds[0]);
-    TARN_ASSERT(waitpid(pid, &status, 0) == pid);
-    bool clean = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-    if (!told || !clean) {
+    j->fd = fds[0];
+}
+
+static outcome job_end(job *j)
+{
+    outcome o = {0};
+    int status = 0;
+    bool told = read(j->fd, &o, sizeof o) == (ssize_t)sizeof o;
+    (void)close(j->fd);
+    TARN_ASSERT(waitpid(j->pid, &status, 0) == j->pid);
+    j->pid = 0;
+    if (!told || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         tarn_sb b;
         o.ok = false;
         tarn_sb_init_fixed(&b, o.why, sizeof o.why);
@@ -83,6 +99,13 @@ static outcome run_apart(const plan *p, bool verbose)
                     WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     }
     return o;
+}
+
+static outcome run_apart(const plan *p, bool verbose)
+{
+    job j = {0};
+    job_start(&j, p, verbose);
+    return job_end(&j);
 }
 
 /* ------------------------------------------------------------------ shrinking */
@@ -146,34 +169,83 @@ static void report(plan *p, const char *name, uint64_t seed, const outcome *o, c
 }
 
 /* ------------------------------------------------------------------ commands */
+typedef struct campaign {
+    const options *opt;
+    uint64_t base, started, runs, done, failed;
+    double began;
+    job jobs[JOBS_MAX];
+} campaign;
+
+static bool more_wanted(const campaign *c)
+{
+    bool count = c->opt->runs == 0 || c->started < c->opt->runs;
+    return count && c->failed < FAILURES_MAX && (c->opt->seconds == 0 || now_s() - c->began < (double)c->opt->seconds);
+}
+
+static void campaign_start(campaign *c, job *j)
+{
+    j->seed = c->base + c->started++;
+    plan_make(&j->p, j->seed, (size_t)c->opt->ops, (size_t)c->opt->drives);
+    job_start(j, &j->p, c->opt->verbose);
+}
+
+static void campaign_end(campaign *c, job *j)
+{
+    outcome o = job_end(j);
+    c->runs++;
+    c->done += o.done_n;
+    if (!o.ok) {
+        c->failed++;
+        report(&j->p, "simulation", j->seed, &o, c->opt);
+    }
+    plan_free(&j->p);
+}
+
+/* Any job that has something to say. */
+static job *wait_for_one(campaign *c)
+{
+    struct pollfd fds[JOBS_MAX];
+    for (size_t i = 0; i < JOBS_MAX; i++)
+        fds[i] = (struct pollfd){.fd = c->jobs[i].pid ? c->jobs[i].fd : -1, .events = POLLIN};
+    while (poll(fds, JOBS_MAX, -1) < 0)
+        TARN_ASSERT(errno == EINTR);
+    for (size_t i = 0; i < JOBS_MAX; i++) {
+        if (c->jobs[i].pid && fds[i].revents)
+            return &c->jobs[i];
+    }
+    return NULL;
+}
+
 static int run_main(const options *opt)
 {
-    double began = now_s();
-    uint64_t rng = opt->seed, done = 0, runs = 0, failed = 0;
-    if (rng == 0) {
-        tarn_random(&rng, sizeof rng);
-        rng >>= 16;
-    }
-    (void)printf("seed %llu (repeat with --seed %llu)\n", (unsigned long long)rng, (unsigned long long)rng);
-    while ((opt->runs == 0 || runs < opt->runs) && (opt->seconds == 0 || now_s() - began < (double)opt->seconds) && failed < 3) {
-        plan p;
-        uint64_t seed = rng + runs;
-        plan_make(&p, seed, (size_t)opt->ops, (size_t)opt->drives);
-        outcome o = run_apart(&p, opt->verbose);
-        runs++;
-        done += o.done_n;
-        if (!o.ok) {
-            failed++;
-            report(&p, "simulation", seed, &o, opt);
+    static campaign c;
+    size_t running = 0;
+    c = (campaign){.opt = opt, .base = opt->seed, .began = now_s()};
+    if (c.base == 0)
+        c.base = tarn_random_u64() >> 24;
+    (void)printf("seed %llu (repeat with --seed %llu)\n", (unsigned long long)c.base, (unsigned long long)c.base);
+    for (;;) {
+        for (size_t i = 0; i < opt->jobs && more_wanted(&c); i++) {
+            if (!c.jobs[i].pid) {
+                campaign_start(&c, &c.jobs[i]);
+                running++;
+            }
         }
-        plan_free(&p);
+        if (running == 0)
+            break;
+        job *j = wait_for_one(&c);
+        if (j) {
+            campaign_end(&c, j);
+            running--;
+        }
     }
-    double took = now_s() - began;
-    (void)printf("%llu runs, %llu operations answered and checked in %.1f s (%.0f a second), %llu failed\n", (unsigned long long)runs,
-                 (unsigned long long)done, took, (double)done / took, (unsigned long long)failed);
-    if (!failed)
-        (void)printf("ok runs %.1f\n", took);
-    return failed ? 1 : 0;
+    double took = now_s() - c.began;
+    (void)printf("%llu runs, %llu operations answered and checked in %.1f s (%.0f a second), %llu failed\n", (unsigned long long)c.runs,
+                 (unsigned long long)c.done, took, (double)c.done / took, (unsigned long long)c.failed);
+    if (c.failed)
+        return 1;
+    (void)printf("ok simulation-seed-%llu-runs-%llu %.1f\n", (unsigned long long)c.base, (unsigned long long)c.runs, took);
+    return 0;
 }
 
 static int replay_main(char **files, size_t n, const options *opt)
@@ -254,6 +326,8 @@ static bool parse(int argc, char **argv, options *o, char **files, size_t *files
             ok = number(next, &o->ops) && o->ops <= SIM_OPS_MAX;
         else if (tarn_str_eqc(a, "--drives"))
             ok = number(next, &o->drives) && o->drives <= TARN_SET_DRIVES_MAX;
+        else if (tarn_str_eqc(a, "--jobs"))
+            ok = number(next, &o->jobs) && o->jobs >= 1 && o->jobs <= JOBS_MAX;
         else if (tarn_str_eqc(a, "--keep"))
             ok = (o->keep = next) != NULL;
         if (!ok)
@@ -265,7 +339,7 @@ static bool parse(int argc, char **argv, options *o, char **files, size_t *files
 
 int main(int argc, char **argv)
 {
-    options o = {.ops = 300};
+    options o = {.ops = 300, .jobs = 1};
     size_t files_n = 0;
     char **files = calloc((size_t)argc, sizeof *files);
     tarn_str what = tarn_str_of(argc > 1 ? argv[1] : "");
@@ -284,8 +358,9 @@ int main(int argc, char **argv)
             rc = nth_main(o.verbose);
     }
     if (rc == 2)
-        (void)fprintf(stderr, "usage: tarn_sim run [--seconds N] [--seed S] [--runs N] [--ops N] [--drives N] [--keep DIR] [--verbose]\n"
-                              "       tarn_sim replay FILE... | canaries [--runs N] | nth\n");
+        (void)fprintf(stderr,
+                      "usage: tarn_sim run [--seconds N] [--seed S] [--runs N] [--ops N] [--drives N] [--jobs N] [--keep DIR] [--verbose]\n"
+                      "       tarn_sim replay FILE... | canaries [--runs N] | nth\n");
     free(files);
     return rc;
 }
