@@ -158,8 +158,21 @@ static tarn_err read_actions(s3_ctx *c, lc_rule *r, const s3_node *rule)
     return TARN_OK;
 }
 
+/* Each element of a rule is there once: two expirations would be stored as one that says both. */
+static bool each_once(const s3_node *rule)
+{
+    static const char *const names[] = {
+        "ID", "Status", "Filter", "Prefix", "Expiration", "NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload"};
+    for (size_t i = 0; i < TARN_ARRAY_LEN(names); i++)
+        if (s3_node_count(rule, names[i]) > 1)
+            return false;
+    return true;
+}
+
 static tarn_err read_rule(s3_ctx *c, lc_rule *r, const s3_node *rule, tarn_arena *a)
 {
+    if (!each_once(rule))
+        return TARN_E_MALFORMED_XML;
     tarn_str status = s3_node_text(rule, "Status");
     r->id = s3_node_text(rule, "ID");
     if (r->id.n > LC_ID_CHARS_MAX)

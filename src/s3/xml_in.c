@@ -42,7 +42,7 @@ static void XMLCALL on_start(void *ctx, const XML_Char *name, const XML_Char **a
     s3_node *n = TARN_ARENA_NEW(s->a, s3_node);
     const char *colon = strrchr(name, ':');
     tarn_str local = n != NULL ? tarn_arena_str(s->a, tarn_str_of(colon != NULL ? colon + 1 : name)) : TARN_STR_NULL;
-    if (local.p == NULL) {
+    if (local.n == 0) { /* no memory, or nothing behind the prefix */
         stop(s);
         return;
     }

@@ -150,6 +150,8 @@ static void rules_that_are_bad(void **state)
     } t[] = {
         {ON "<Filter/>", TARN_E_INVALID_REQUEST},
         {ON DAYS, TARN_E_MALFORMED_XML},
+        {ON "<Filter/>" DAYS "<Expiration><Date>2030-01-01T00:00:00Z</Date></Expiration>", TARN_E_MALFORMED_XML},
+        {ON "<Status>Disabled</Status><Filter/>" DAYS, TARN_E_MALFORMED_XML},
         {ON "<Filter/><Prefix/>" DAYS, TARN_E_MALFORMED_XML},
         {"<Filter/>" DAYS, TARN_E_MALFORMED_XML},
         {"<Status>enabled</Status><Filter/>" DAYS, TARN_E_MALFORMED_XML},

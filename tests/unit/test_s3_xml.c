@@ -47,6 +47,8 @@ static void refused(void **state)
         "<A/><B/>",
         "<A>&unknown;</A>",
         "<A a=1/>",
+        "<:/>",
+        "<a:>x</a:>",
         "<A>\x01</A>",
         "<!DOCTYPE A><A/>",
         "<!DOCTYPE A [<!ENTITY e \"x\">]><A>&e;</A>",
