@@ -8,6 +8,9 @@
  *
  *   open ──full──▶ closed (uploads may still hold it) ──last reference──▶ finished: cut to its used length
  *
+ * The first segment of a thread is small and each that follows is twice as large, so that a daemon which dies again and
+ * again leaves little allocated space behind before the sweeper comes to it.
+ *
  * Group sync: one sync of a segment runs at a time; who asks meanwhile waits for the next one, which serves them all.
  *
  * Invariants:
@@ -22,7 +25,20 @@
 #include <fcntl.h>
 #include <string.h>
 
+#define SEGMENT_FIRST_BYTES (8ull << 20)
+
 /* ------------------------------------------------------------------ opening */
+/* Of the next segment of this thread in this set, which must hold a record of so many bytes. */
+static uint64_t next_size(const obj_ctx *c, unsigned set, uint64_t bytes)
+{
+    uint64_t max = c->store->segment_bytes;
+    uint64_t size = c->segs[set] ? c->segs[set]->size * 2 : SEGMENT_FIRST_BYTES;
+    while (size < bytes) {
+        size *= 2;
+    }
+    return size < max ? size : max;
+}
+
 static tarn_err open_files(obj_seg *seg)
 {
     tarn_store *s = seg->store;
@@ -100,14 +116,14 @@ out:
     return err;
 }
 
-static tarn_err seg_open(obj_ctx *c, unsigned set, obj_seg **out)
+static tarn_err seg_open(obj_ctx *c, unsigned set, uint64_t bytes, obj_seg **out)
 {
     tarn_store *s = c->store;
     obj_seg *seg = tarn_calloc(1, sizeof *seg);
     if (!seg) {
         return TARN_E_NO_MEMORY;
     }
-    *seg = (obj_seg){.store = s, .set = set, .size = s->segment_bytes, .refs = 1};
+    *seg = (obj_seg){.store = s, .set = set, .size = next_size(c, set, bytes), .refs = 1};
     tarn_list_init(&seg->sync_waiters);
     tarn_list_init(&seg->link);
     tarn_err err = obj_id_next(s, &seg->id);
@@ -151,7 +167,7 @@ tarn_err obj_seg_reserve(obj_ctx *c, unsigned set, uint64_t bytes, obj_seg **out
     obj_seg *seg = c->segs[set];
     if (!seg_fits(seg, bytes) || !seg_whole(seg)) {
         obj_seg *fresh = NULL;
-        err = seg_open(c, set, &fresh);
+        err = seg_open(c, set, bytes, &fresh);
         if (!err) {
             if (seg) {
                 obj_seg_unref(seg);
