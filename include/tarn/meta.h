@@ -50,6 +50,15 @@ tarn_err tarn_meta_open(const tarn_meta_options *opt, tarn_meta **out);
 tarn_err tarn_meta_checkpoint(tarn_meta *m); /* all of the WAL into the database; from any thread */
 void tarn_meta_close(tarn_meta *m);          /* waits for the committer, checkpoints */
 size_t tarn_meta_copies_good(const tarn_meta *m);
+/* Had the copy in opt.dirs[dir_index] missed commits when the store was opened (it has been brought up since)? */
+bool tarn_meta_copy_behind(const tarn_meta *m, size_t dir_index);
+/*
+ * A further copy in an empty or outdated folder, while commits go on: from OK on it counts like the others, and
+ * on_drive_failed names it by the number that tarn_meta_copies_n() was before the call. One at a time; not on the
+ * committer's thread; takes as long as the database takes to be copied. LIMIT after TARN_META_DRIVES_MAX copies in all.
+ */
+tarn_err tarn_meta_copy_join(tarn_meta *m, const char *dir);
+size_t tarn_meta_copies_n(const tarn_meta *m); /* that there ever were since the start */
 
 /* ------------------------------------------------------------------ backups */
 /*

@@ -32,7 +32,8 @@
 
 typedef struct request {
     struct request *next;
-    tarn_meta_fn fn; /* NULL: a checkpoint */
+    tarn_meta_fn fn; /* NULL: a checkpoint, or call */
+    void (*call)(void *arg);
     void *arg;
     tarn_err result;
     tarn_fiber *fiber; /* NULL: a plain thread waits */
@@ -389,13 +390,21 @@ static request *group_cut(request **chain)
     return first;
 }
 
+static tarn_err no_transaction(meta_committer *k, request *r)
+{
+    if (r->call == NULL)
+        return checkpoint_all(k);
+    r->call(r->arg);
+    return TARN_OK;
+}
+
 static void serve(meta_committer *k, request *chain)
 {
     while (chain != NULL) {
         request *group = group_cut(&chain);
         pthread_mutex_lock(&k->running);
         if (group->fn == NULL)
-            group->result = checkpoint_all(k);
+            group->result = no_transaction(k, group);
         else
             group_run(k, group);
         answer(k, group);
@@ -448,7 +457,7 @@ static tarn_err run_inline(meta_committer *k, request *r)
 {
     pthread_mutex_lock(&k->running);
     if (r->fn == NULL)
-        r->result = checkpoint_all(k);
+        r->result = no_transaction(k, r);
     else
         group_run(k, r);
     checkpoint_when_due(k);
@@ -463,6 +472,13 @@ tarn_err meta_committer_commit(meta_committer *k, tarn_meta_fn fn, void *arg)
     TARN_ASSERT(fn != NULL);
     TARN_ASSERT(k->inline_mode || !pthread_equal(pthread_self(), k->thread)); /* a function must not commit itself */
     tarn_metric_add(TARN_M_META_COMMITS, 1);
+    return k->inline_mode ? run_inline(k, &r) : submit(k, &r);
+}
+
+tarn_err meta_committer_call(meta_committer *k, void (*call)(void *arg), void *arg)
+{
+    request r = {.call = call, .arg = arg};
+
     return k->inline_mode ? run_inline(k, &r) : submit(k, &r);
 }
 

@@ -50,7 +50,7 @@ static int file_size(tarn_file *f, uint64_t *out)
     return e;
 }
 
-static int copy_open(tarn_fs *fs, meta_copy *c)
+int meta_copy_open_files(tarn_fs *fs, meta_copy *c)
 {
     uint64_t size = 0;
     int e = open_in(fs, c->dir, META_VFS_LOCK_NAME, &c->lock_file);
@@ -71,16 +71,19 @@ static int copy_open(tarn_fs *fs, meta_copy *c)
     return e;
 }
 
+void meta_copy_close_files(meta_copy *c)
+{
+    for (int w = 0; w < META_WHICH_COUNT; w++)
+        tarn_file_unref(c->files[w]);
+    tarn_file_unref(c->gen_file);
+    tarn_file_unref(c->lock_file);
+    tarn_free(c->dir);
+}
+
 void meta_copies_close(meta_mirror *v)
 {
-    for (size_t i = 0; i < v->n; i++) {
-        meta_copy *c = &v->copies[i];
-        for (int w = 0; w < META_WHICH_COUNT; w++)
-            tarn_file_unref(c->files[w]);
-        tarn_file_unref(c->gen_file);
-        tarn_file_unref(c->lock_file);
-        tarn_free(c->dir);
-    }
+    for (size_t i = 0; i < v->n; i++)
+        meta_copy_close_files(&v->copies[i]);
     tarn_free(v->copies);
     v->copies = NULL;
 }
@@ -249,6 +252,7 @@ static int copy_rebuild(meta_mirror *v, const candidate *from, meta_copy *to, ui
 {
     tarn_logf(TARN_LOG_WARN, "metadata copy rebuilt", "%s is behind (generation %llu of %llu): %llu bytes are copied from %s", to->dir,
               (unsigned long long)to->gen.generation, (unsigned long long)v->generation, (unsigned long long)db_size, from->copy->dir);
+    to->behind = true;
     to->gen.state = META_GEN_REBUILDING;
     to->gen.generation = v->generation;
     to->gen.copies_n = v->record_copies;
@@ -352,7 +356,7 @@ static int start_fresh(meta_mirror *v)
 
 static tarn_err copies_array(meta_mirror *v, const tarn_meta_options *opt)
 {
-    v->copies = tarn_calloc(opt->dirs_n, sizeof(*v->copies));
+    v->copies = tarn_calloc(TARN_META_DRIVES_MAX, sizeof(*v->copies)); /* room for those that join later */
     if (v->copies == NULL)
         return TARN_E_NO_MEMORY;
     v->n = opt->dirs_n;
@@ -393,7 +397,7 @@ tarn_err meta_copies_open(meta_mirror *v, const tarn_meta_options *opt, bool *fr
     for (size_t i = 0; i < v->n; i++) {
         meta_copy *c = &v->copies[i];
         atomic_store(&c->good, true);
-        int e = copy_open(v->fs, c);
+        int e = meta_copy_open_files(v->fs, c);
         if (e == -EWOULDBLOCK) {
             tarn_log(TARN_LOG_ERROR, "metadata is in use by another process", "folder", c->dir, NULL);
             return TARN_E_CONFLICT;

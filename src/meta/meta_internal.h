@@ -107,6 +107,8 @@ tarn_err meta_committer_start(tarn_meta *m, meta_conn *c, bool inline_mode, meta
 void meta_committer_stop(meta_committer *k); /* answers what is queued, then ends; the connection stays */
 tarn_err meta_committer_commit(meta_committer *k, tarn_meta_fn fn, void *arg);
 tarn_err meta_committer_checkpoint(meta_committer *k);
+/* Runs call(arg) between two groups: nothing is being written then. */
+tarn_err meta_committer_call(meta_committer *k, void (*call)(void *arg), void *arg);
 
 /* ------------------------------------------------------------------ schema */
 tarn_err meta_schema_open(meta_conn *c);

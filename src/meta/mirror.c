@@ -149,8 +149,8 @@ tarn_err meta_mirror_start(meta_mirror *v)
 
     if (v->one_thread)
         return TARN_OK;
-    v->helpers = tarn_calloc(v->n, sizeof(*v->helpers));
-    v->syncers = tarn_calloc(v->n, sizeof(*v->syncers));
+    v->helpers = tarn_calloc(TARN_META_DRIVES_MAX, sizeof(*v->helpers));
+    v->syncers = tarn_calloc(TARN_META_DRIVES_MAX, sizeof(*v->syncers));
     if (v->helpers == NULL || v->syncers == NULL)
         return TARN_E_NO_MEMORY;
     for (size_t i = 0; i < v->n && err == TARN_OK; i++) {
@@ -189,6 +189,30 @@ void meta_mirror_stop(meta_mirror *v)
     tarn_free(v->helpers);
     tarn_free(v->syncers);
     v->helpers = v->syncers = NULL;
+}
+
+tarn_err meta_mirror_add(meta_mirror *v, const meta_copy *c)
+{
+    size_t i = v->n;
+    tarn_err err = TARN_OK;
+
+    TARN_ASSERT(i < TARN_META_DRIVES_MAX);
+    v->copies[i] = *c;
+    if (v->helpers != NULL && i > 0)
+        err = helper_start(&v->helpers[i], v, &v->copies[i]);
+    if (err == TARN_OK && v->syncers != NULL)
+        err = helper_start(&v->syncers[i], v, &v->copies[i]);
+    if (err != TARN_OK) {
+        if (v->helpers != NULL)
+            helper_stop(&v->helpers[i]);
+        return err;
+    }
+    atomic_store(&v->copies[i].good, true);
+    atomic_fetch_add(&v->good_n, 1);
+    atomic_store(&v->n, i + 1); /* readers may take it from here on */
+    if (v->record_copies < v->good_n)
+        v->record_copies = (uint32_t)atomic_load(&v->good_n);
+    return TARN_OK;
 }
 
 /* ------------------------------------------------------------------ taking out */
@@ -262,6 +286,8 @@ int meta_mirror_run(meta_mirror *v, const meta_job *job)
 
     if (atomic_load(&v->quorum_lost))
         return -EIO;
+    if (v->joining != NULL && job->which == META_DB && v->join_error == 0)
+        v->join_error = job_do(v->fs, v->joining, job).error;
     for (size_t i = v->n; i-- > 0;) { /* helper 0 does not exist: the writer itself takes the first good copy */
         results[i] = (meta_job_result){0};
         if (!atomic_load(&v->copies[i].good))

@@ -701,6 +701,11 @@ bool meta_vfs_quorum_lost(const meta_vfs *v)
     return atomic_load(&v->mirror.quorum_lost);
 }
 
+meta_mirror *meta_vfs_mirror(meta_vfs *v)
+{
+    return &v->mirror;
+}
+
 size_t meta_vfs_copies_good(const meta_vfs *v)
 {
     return atomic_load(&v->mirror.good_n);

@@ -54,6 +54,7 @@ typedef struct meta_copy {
     tarn_file *lock_file;
     meta_gen gen;
     bool db_empty; /* at the start: no database file, or an empty one */
+    bool behind;   /* at the start: it had missed commits */
 } meta_copy;
 
 /* One thing that is done to every copy. */
@@ -83,7 +84,7 @@ typedef struct meta_helper meta_helper; /* a thread that works on one copy */
 typedef struct meta_mirror {
     tarn_fs *fs;
     meta_copy *copies;
-    size_t n;
+    atomic_size_t n;        /* grows when a copy joins (join.c); slots are never used again */
     size_t write_quorum;    /* what must be left; at most n */
     uint32_t record_quorum; /* what the records say: the store's, also where fewer drives are there (then nothing is committed) */
     uint32_t record_copies; /* drives of the store: the most that were ever there together */
@@ -96,6 +97,8 @@ typedef struct meta_mirror {
     meta_helper *syncers;    /* n: the syncs of the database in the background */
     bool sync_pending;       /* a background sync was begun and not yet collected */
     bool one_thread;         /* no helpers: one copy after the other, on the writer's thread (simulation) */
+    meta_copy *joining;      /* takes what is written to the database, and does not count yet; the writer's */
+    int join_error;          /* negative errno: it is of no use any more */
     void (*on_drive_failed)(void *ctx, size_t dir_index, int errno_value);
     void *ctx;
 } meta_mirror;
@@ -114,6 +117,8 @@ bool meta_mirror_sync_running(meta_mirror *v, int *result);
 int meta_mirror_sync_end(meta_mirror *v);
 tarn_err meta_mirror_start(meta_mirror *v); /* the helper threads */
 void meta_mirror_stop(meta_mirror *v);
+/* A copy that has everything is one of us from now on. On the writer's thread. */
+tarn_err meta_mirror_add(meta_mirror *v, const meta_copy *c);
 /* Writes generation (+1 when `next`) and state to all good copies. As meta_mirror_run. */
 int meta_mirror_mark(meta_mirror *v, meta_gen_state state, bool next);
 
@@ -121,6 +126,8 @@ int meta_mirror_mark(meta_mirror *v, meta_gen_state state, bool next);
 /* Opens and locks the copies, chooses the newest, brings the others up to it. *fresh: no copy has a database. */
 tarn_err meta_copies_open(meta_mirror *v, const tarn_meta_options *opt, bool *fresh);
 void meta_copies_close(meta_mirror *v);
+int meta_copy_open_files(tarn_fs *fs, meta_copy *c); /* and locks them */
+void meta_copy_close_files(meta_copy *c);
 
 /* ------------------------------------------------------------------ the VFS */
 typedef struct meta_vfs meta_vfs;
@@ -128,6 +135,7 @@ tarn_err meta_vfs_open(const tarn_meta_options *opt, meta_vfs **out, bool *fresh
 const char *meta_vfs_name(const meta_vfs *v);
 bool meta_vfs_quorum_lost(const meta_vfs *v);
 size_t meta_vfs_copies_good(const meta_vfs *v);
+meta_mirror *meta_vfs_mirror(meta_vfs *v);
 /* The writer's transaction has been rolled back: what was lost of the log while reading it is not needed any more. */
 void meta_vfs_rolled_back(meta_vfs *v);
 /* From here on a checkpoint's sync of the database may run on in the background (false: it is waited for). */

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A copy that joins while the store is open: a drive was replaced, or is back.
+ *
+ *   REBUILDING on disk → from now on all that goes to the databases of the others goes there too → the database is copied,
+ *   JOIN_STEP_BYTES between two groups of commits → its sync, the log → DIRTY on disk, and it counts
+ *
+ * What is written to the database while it is being copied reaches the new copy at once; a later step copies the same again.
+ * The log is copied whole in the last step, where nothing is being written. A crash before the end leaves REBUILDING: the
+ * next start makes the copy anew.
+ *
+ * Invariant: a copy counts only when it has, durably, what every other one has.
+ * Threads: steps run on the committer's thread; the caller waits for each (a fiber parks).
+ */
+#include "vfs.h"
+
+#include "page.h"
+
+#include <errno.h>
+
+#define JOIN_STEP_BYTES (2u * 1024 * 1024)
+#define JOIN_CHUNK_BYTES (256u * 1024)
+#define JOIN_RETRY_MS 10
+
+typedef struct join {
+    tarn_meta *m;
+    meta_mirror *v;
+    meta_copy copy;
+    uint64_t off; /* of the database: copied up to here */
+    bool done;
+    int error; /* negative errno */
+    uint8_t *buf;
+} join;
+
+static int sync_now(tarn_file *f)
+{
+    return tarn_file_fs(f)->sync(tarn_file_fs(f), tarn_file_handle(f), false);
+}
+
+static int size_now(meta_mirror *v, meta_which which, uint64_t *out)
+{
+    tarn_fs_stat st = {0};
+    size_t n = v->n;
+    int e = -EIO;
+
+    for (size_t i = 0; i < n && e != 0; i++) {
+        if (!atomic_load(&v->copies[i].good))
+            continue;
+        e = v->fs->fstat(v->fs, tarn_file_handle(v->copies[i].files[which]), &st);
+    }
+    *out = st.size_bytes;
+    return e;
+}
+
+/* n bytes from the others; pages of the database are those that pass their check. */
+static int take(join *j, meta_which which, size_t n, uint64_t off)
+{
+    int64_t got = meta_mirror_read(j->v, which, j->buf, n, off, NULL);
+
+    if (got != (int64_t)n)
+        return got < 0 ? (int)got : -EIO;
+    for (size_t at = 0; which == META_DB && at + META_PAGE_BYTES <= n; at += META_PAGE_BYTES) {
+        if (meta_page_check(j->buf + at, META_PAGE_BYTES, off + at))
+            continue;
+        got = meta_mirror_read(j->v, which, j->buf + at, META_PAGE_BYTES, off + at, meta_page_check);
+        if (got < 0)
+            return (int)got;
+    }
+    return 0;
+}
+
+static int copy_range(join *j, meta_which which, uint64_t off, uint64_t end)
+{
+    int e = 0;
+
+    while (e == 0 && off < end) {
+        size_t n = end - off < JOIN_CHUNK_BYTES ? (size_t)(end - off) : JOIN_CHUNK_BYTES;
+        e = take(j, which, n, off);
+        if (e == 0) {
+            int64_t put = tarn_file_pwrite_sync(j->copy.files[which], j->buf, n, off);
+            e = put == (int64_t)n ? 0 : put < 0 ? (int)put : -EIO;
+        }
+        off += n;
+    }
+    return e;
+}
+
+static int write_record(join *j, meta_gen_state state)
+{
+    meta_gen *g = &j->copy.gen;
+
+    g->state = state;
+    g->generation = j->v->generation;
+    g->copies_n = j->v->record_copies;
+    g->write_quorum = j->v->record_quorum;
+    __builtin_memcpy(g->deployment, j->v->deployment, META_DEPLOYMENT_BYTES);
+    return meta_gen_write(j->copy.gen_file, g);
+}
+
+/* ------------------------------------------------------------------ steps, on the committer's thread */
+static void step_begin(void *arg)
+{
+    join *j = arg;
+    meta_mirror *v = j->v;
+
+    if (atomic_load(&v->quorum_lost) || v->joining != NULL || v->n >= TARN_META_DRIVES_MAX) {
+        j->error = v->joining != NULL ? -EBUSY : -EMFILE;
+        return;
+    }
+    j->copy.index = v->n;
+    j->error = write_record(j, META_GEN_REBUILDING);
+    for (int w = 0; w < META_WHICH_COUNT && j->error == 0; w++)
+        j->error = v->fs->truncate(v->fs, tarn_file_handle(j->copy.files[w]), 0);
+    if (j->error == 0) {
+        v->join_error = 0;
+        v->joining = &j->copy;
+    }
+}
+
+static void step_last(join *j, uint64_t db_size)
+{
+    meta_mirror *v = j->v;
+    uint64_t wal_size = 0;
+
+    j->error = v->fs->truncate(v->fs, tarn_file_handle(j->copy.files[META_DB]), db_size);
+    if (j->error == 0)
+        j->error = size_now(v, META_WAL, &wal_size);
+    if (j->error == 0)
+        j->error = copy_range(j, META_WAL, 0, wal_size);
+    for (int w = 0; w < META_WHICH_COUNT && j->error == 0; w++)
+        j->error = sync_now(j->copy.files[w]);
+    if (j->error == 0)
+        j->error = write_record(j, META_GEN_DIRTY);
+    v->joining = NULL;
+    if (j->error == 0)
+        j->error = meta_mirror_add(v, &j->copy) == TARN_OK ? 0 : -ENOMEM;
+    j->done = j->error == 0;
+}
+
+static void step_copy(void *arg)
+{
+    join *j = arg;
+    uint64_t size = 0;
+
+    j->error = atomic_load(&j->v->quorum_lost) ? -EIO : j->v->join_error;
+    if (j->error == 0)
+        j->error = size_now(j->v, META_DB, &size);
+    if (j->error == 0 && j->off < size) {
+        uint64_t end = size - j->off < JOIN_STEP_BYTES ? size : j->off + JOIN_STEP_BYTES;
+        j->error = copy_range(j, META_DB, j->off, end);
+        j->off = end;
+    } else if (j->error == 0) {
+        step_last(j, size);
+    }
+}
+
+/* A copy of the same folder that has gone out holds its lock still. */
+static void step_unlock(void *arg)
+{
+    join *j = arg;
+
+    for (size_t i = 0; i < j->v->n; i++) {
+        meta_copy *c = &j->v->copies[i];
+        if (atomic_load(&c->good) || !tarn_str_eqc(tarn_str_of(c->dir), j->copy.dir))
+            continue;
+        tarn_file_unref(c->lock_file);
+        c->lock_file = NULL;
+    }
+}
+
+static void step_abandon(void *arg)
+{
+    join *j = arg;
+
+    if (j->v->joining == &j->copy)
+        j->v->joining = NULL;
+}
+
+/* The queue may be full: that is no reason to give up. */
+static tarn_err call(join *j, void (*step)(void *arg))
+{
+    tarn_err err;
+
+    while ((err = meta_committer_call(j->m->committer, step, j)) == TARN_E_SLOW_DOWN)
+        tarn_sleep_ms(JOIN_RETRY_MS);
+    return err;
+}
+
+/* ------------------------------------------------------------------ for others */
+tarn_err tarn_meta_copy_join(tarn_meta *m, const char *dir)
+{
+    join *j = tarn_calloc(1, sizeof(*j));
+    tarn_err err = TARN_E_NO_MEMORY;
+
+    if (m->read_only || j == NULL) {
+        tarn_free(j);
+        return m->read_only ? TARN_E_QUORUM_WRITE : err;
+    }
+    j->m = m;
+    j->v = meta_vfs_mirror(m->vfs);
+    j->buf = tarn_malloc(JOIN_CHUNK_BYTES);
+    j->copy.dir = tarn_strdup(tarn_str_of(dir));
+    if (j->buf == NULL || j->copy.dir == NULL)
+        goto cleanup;
+    err = call(j, step_unlock);
+    if (err == TARN_OK)
+        j->error = meta_copy_open_files(j->v->fs, &j->copy);
+    if (err == TARN_OK && j->error == 0)
+        err = call(j, step_begin);
+    while (err == TARN_OK && j->error == 0 && !j->done)
+        err = call(j, step_copy);
+    if (!j->done) {
+        tarn_err left = call(j, step_abandon);
+        TARN_ASSERT(left == TARN_OK);
+        err = err != TARN_OK ? err : tarn_err_from_errno(-j->error);
+        tarn_log(TARN_LOG_WARN, "metadata copy cannot join", "folder", dir, "error", tarn_err_get(err)->name, NULL);
+    } else {
+        tarn_logf(TARN_LOG_INFO, "metadata copy joined", "%s: %llu bytes, %zu copies", dir, (unsigned long long)j->off,
+                  atomic_load(&j->v->good_n));
+    }
+cleanup:
+    if (!j->done)
+        meta_copy_close_files(&j->copy);
+    tarn_free(j->buf);
+    tarn_free(j);
+    return err;
+}
+
+size_t tarn_meta_copies_n(const tarn_meta *m)
+{
+    return meta_vfs_mirror(m->vfs)->n;
+}
+
+bool tarn_meta_copy_behind(const tarn_meta *m, size_t dir_index)
+{
+    const meta_mirror *v = meta_vfs_mirror(m->vfs);
+
+    TARN_ASSERT(dir_index < v->n);
+    return v->copies[dir_index].behind;
+}
