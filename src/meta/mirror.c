@@ -19,6 +19,7 @@
  * Threads: one writer at a time (the opener, later the committer); reads from any thread. The files of a copy stay open
  * until the store closes, so a reader never sees a descriptor go away.
  */
+#include "frames.h"
 #include "vfs.h"
 
 #include <errno.h>
@@ -229,6 +230,14 @@ static void copy_out(meta_mirror *v, meta_copy *c, int error)
         v->on_drive_failed(v->ctx, c->index, -error);
 }
 
+int meta_mirror_drop(meta_mirror *v, size_t i)
+{
+    if (!atomic_load(&v->copies[i].good))
+        return 0;
+    copy_out(v, &v->copies[i], -ENODEV);
+    return meta_mirror_mark(v, META_GEN_DIRTY, true);
+}
+
 /* Writes the record to all good copies; a copy where that fails goes out too, which needs a new round. */
 int meta_mirror_mark(meta_mirror *v, meta_gen_state state, bool next)
 {
@@ -368,11 +377,18 @@ bool meta_mirror_sync_running(meta_mirror *v, int *result)
 }
 
 /* ------------------------------------------------------------------ reading */
+static void read_again(const meta_copy *c, int64_t got, uint64_t n, uint64_t off)
+{
+    const char *why = got < 0 ? strerrordesc_np((int)-got) : (uint64_t)got < n ? "the file is too short" : "checksum of the page is wrong";
+    tarn_logf(TARN_LOG_WARN, "metadata copy read again from another drive", "%s: %s at %llu", c->dir, why, (unsigned long long)off);
+}
+
 int64_t meta_mirror_read(meta_mirror *v, meta_which which, void *buf, size_t n, uint64_t off,
                          bool (*check)(const void *buf, size_t n, uint64_t off))
 {
     size_t first = atomic_load_explicit(&v->read_from, memory_order_relaxed);
-    int64_t worst = -EIO;
+    const meta_copy *shorter = NULL; /* of those that end before n bytes the one that has most */
+    int64_t worst = -EIO, most = -1;
 
     for (size_t k = 0; k < v->n; k++) {
         size_t i = (first + k) % v->n;
@@ -380,15 +396,22 @@ int64_t meta_mirror_read(meta_mirror *v, meta_which which, void *buf, size_t n, 
         if (!atomic_load_explicit(&c->good, memory_order_acquire))
             continue;
         int64_t got = tarn_file_pread_sync(c->files[which], buf, n, off);
-        if (got >= 0 && (check == NULL || (size_t)got < n || check(buf, n, off))) {
+        if (got == (int64_t)n && (check == NULL || check(buf, n, off)) &&
+            (which != META_WAL || v->frames == NULL || meta_frames_right(v->frames, buf, n, off))) {
+            if (shorter != NULL)
+                read_again(shorter, most, n, off);
             if (k != 0 && worst == -EIO)
                 atomic_store_explicit(&v->read_from, i, memory_order_relaxed);
             return got;
         }
+        if (got >= 0 && got < (int64_t)n) {
+            shorter = got > most ? c : shorter;
+            most = got > most ? got : most;
+            continue;
+        }
         if (got >= 0)
             worst = -EBADMSG;
-        tarn_logf(TARN_LOG_WARN, "metadata copy read again from another drive", "%s: %s at %llu", c->dir,
-                  got >= 0 ? "checksum of the page is wrong" : strerrordesc_np((int)-got), (unsigned long long)off);
+        read_again(c, got, n, off);
     }
-    return worst;
+    return shorter != NULL ? tarn_file_pread_sync(shorter->files[which], buf, n, off) : worst;
 }

@@ -10,7 +10,8 @@
  *
  * Invariants:
  *  1. Collected bytes are contiguous (WAL) or whole pages (database); flushed before any sync, truncate or size question.
- *  2. A database page is sealed with its checksum on the way to the drives and checked on the way back.
+ *  2. A database page is sealed with its checksum on the way to the drives and checked on the way back; so is the page of
+ *     a frame of the log, whose sum is kept in memory (frames.c).
  *  3. A failure while flushing where SQLite does not look sticks to the file (`failed`): at the end of a checkpoint for good
  *     (SQLite takes those pages for copied; the log has them until the next start), in a read of the log until the
  *     transaction has been rolled back.
@@ -22,6 +23,7 @@
  */
 #include "vfs.h"
 
+#include "frames.h"
 #include "page.h"
 #include "shm.h"
 
@@ -62,6 +64,7 @@ struct meta_vfs {
     meta_shm shm;
     bool shm_made;
     shared_file files[META_WHICH_COUNT];
+    meta_frames frames;
     bool files_made;
     pthread_mutex_t lock_lock; /* the locks of the database file */
     int shared_n;
@@ -147,6 +150,8 @@ static int wal_write(meta_vfs *v, shared_file *f, const void *p, size_t n, uint6
 {
     size_t have = atomic_load(&f->buf_n);
 
+    if (!meta_frames_note(&v->frames, p, n, off))
+        return SQLITE_IOERR_NOMEM;
     if (n > META_WRITE_BUFFER_BYTES)
         return write_through(v, f, p, n, off);
     if (have > 0 && (off != atomic_load(&f->buf_off) + have || have + n > META_WRITE_BUFFER_BYTES)) {
@@ -669,6 +674,7 @@ tarn_err meta_vfs_open(const tarn_meta_options *opt, meta_vfs **out, bool *fresh
     v->mirror.on_drive_failed = opt->on_drive_failed;
     v->mirror.ctx = opt->ctx;
     v->mirror.one_thread = opt->inline_committer;
+    v->mirror.frames = &v->frames;
     if (pthread_mutex_init(&v->lock_lock, NULL) != 0) {
         tarn_free(v);
         return err;
@@ -754,6 +760,7 @@ void meta_vfs_close(meta_vfs *v, bool clean)
     }
     if (v->shm_made)
         meta_shm_free(&v->shm);
+    meta_frames_free(&v->frames);
     pthread_mutex_destroy(&v->lock_lock);
     tarn_free(v);
 }

@@ -91,14 +91,15 @@ typedef struct meta_mirror {
     uint64_t generation;
     uint8_t deployment[META_DEPLOYMENT_BYTES];
     atomic_size_t good_n;
-    atomic_size_t read_from; /* index of the copy that reads are tried on first */
-    atomic_bool quorum_lost; /* sticky */
-    meta_helper *helpers;    /* n, the first unused */
-    meta_helper *syncers;    /* n: the syncs of the database in the background */
-    bool sync_pending;       /* a background sync was begun and not yet collected */
-    bool one_thread;         /* no helpers: one copy after the other, on the writer's thread (simulation) */
-    meta_copy *joining;      /* takes what is written to the database, and does not count yet; the writer's */
-    int join_error;          /* negative errno: it is of no use any more */
+    atomic_size_t read_from;          /* index of the copy that reads are tried on first */
+    atomic_bool quorum_lost;          /* sticky */
+    meta_helper *helpers;             /* n, the first unused */
+    meta_helper *syncers;             /* n: the syncs of the database in the background */
+    bool sync_pending;                /* a background sync was begun and not yet collected */
+    const struct meta_frames *frames; /* what is read of the log must be this; NULL: not known (vfs.c) */
+    bool one_thread;                  /* no helpers: one copy after the other, on the writer's thread (simulation) */
+    meta_copy *joining;               /* takes what is written to the database, and does not count yet; the writer's */
+    int join_error;                   /* negative errno: it is of no use any more */
     void (*on_drive_failed)(void *ctx, size_t dir_index, int errno_value);
     void *ctx;
 } meta_mirror;
@@ -106,8 +107,8 @@ typedef struct meta_mirror {
 /* Runs the job on all good copies in parallel; copies that fail are taken out. 0 or a negative errno: -ENOSPC when the
  * drives are full (nobody was taken out), -EIO when too few copies are left. One thread at a time. */
 int meta_mirror_run(meta_mirror *v, const meta_job *job);
-/* From the first copy that can. `check` (may be NULL) says whether the bytes are right. Count of bytes or negative errno
- * (-EBADMSG: no copy passed the check). Any thread. */
+/* From the first copy that can. `check` (may be NULL) says whether the bytes are right; a copy that ends before n bytes is
+ * believed only when none has more. Count of bytes or negative errno (-EBADMSG: no copy passed the check). Any thread. */
 int64_t meta_mirror_read(meta_mirror *v, meta_which which, void *buf, size_t n, uint64_t off,
                          bool (*check)(const void *buf, size_t n, uint64_t off));
 /* Syncs the database of all good copies in the background; one at a time. The rest is the writer's: poll says whether it is
@@ -117,6 +118,8 @@ bool meta_mirror_sync_running(meta_mirror *v, int *result);
 int meta_mirror_sync_end(meta_mirror *v);
 tarn_err meta_mirror_start(meta_mirror *v); /* the helper threads */
 void meta_mirror_stop(meta_mirror *v);
+/* A copy whose folder is gone leaves; as meta_mirror_run. */
+int meta_mirror_drop(meta_mirror *v, size_t i);
 /* A copy that has everything is one of us from now on. On the writer's thread. */
 tarn_err meta_mirror_add(meta_mirror *v, const meta_copy *c);
 /* Writes generation (+1 when `next`) and state to all good copies. As meta_mirror_run. */

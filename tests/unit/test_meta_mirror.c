@@ -423,6 +423,54 @@ static void test_rotten_log(void **state)
     store_free(t);
 }
 
+/* Bytes that change in the log of a drive, or are cut off it, while the store is open: neither an answer nor a checkpoint
+ * may take them. */
+static void rotten_log_in_use(uint64_t seed, bool cut)
+{
+    store *t = store_new(3, 2, seed);
+
+    t->opt.cache_bytes = 1; /* SQLite keeps as little as it can: pages come from the log */
+    store_open(t);
+    write_some(t, 60);
+    for (int n = 0; n < 2; n++) {
+        char path[64];
+        tarn_sb b;
+        tarn_sb_init_fixed(&b, path, sizeof(path));
+        tarn_sb_fmt(&b, "/%d/" META_VFS_WAL_NAME, n);
+        sim_file *f = sim_find(t->s, path);
+        assert_non_null(f);
+        assert_true(f->now_n > 100000);
+        if (cut)
+            assert_int_equal(t->s->fs.truncate(&t->s->fs, tarn_file_handle(meta_vfs_mirror(t->m->vfs)->copies[n].files[META_WAL]), 5000),
+                             0);
+        for (uint64_t at = 32 + 24 + 100; !cut && at < f->now_n; at += 24 + META_PAGE_BYTES)
+            f->now[at] ^= 0x55;
+    }
+    pairs_check(t);
+    assert_int_equal(tarn_meta_checkpoint(t->m), TARN_OK);
+    pairs_check(t);
+    integrity_check(t);
+    store_close(t);
+    store_open(t);
+    pairs_check(t);
+    integrity_check(t);
+    store_free(t);
+}
+
+static void test_log_rots_in_use(void **state)
+{
+    (void)state;
+    rotten_log_in_use(40, false);
+    rotten_log_in_use(41, false);
+}
+
+static void test_log_is_cut_in_use(void **state)
+{
+    (void)state;
+    rotten_log_in_use(42, true);
+    rotten_log_in_use(43, true);
+}
+
 static void test_read_errors_fail_over(void **state)
 {
     store *t = store_new(2, 1, 12);
@@ -654,6 +702,8 @@ int main(void)
         cmocka_unit_test(test_rotten_page),
         cmocka_unit_test(test_misdirected_page),
         cmocka_unit_test(test_rotten_log),
+        cmocka_unit_test(test_log_rots_in_use),
+        cmocka_unit_test(test_log_is_cut_in_use),
         cmocka_unit_test(test_read_errors_fail_over),
         cmocka_unit_test(test_in_use),
         cmocka_unit_test(test_other_deployment),

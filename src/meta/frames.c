@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The sums of the log's frames.
+ *
+ * SQLite checks the sums in its log when it recovers it, and never again: a reader, and a checkpoint, believe what the drive
+ * returns. So the page of each frame that is written has its sum noted here, and what is read back must have it; else
+ * another copy is asked. Without this a log that rots on one drive would be answered with, and be copied by the next
+ * checkpoint into the databases of all.
+ *
+ * A note stays when the log starts over: the frame is written, and noted, before anybody can read it again. Frames that
+ * lie in the log when the store is opened have no note; they have just been checked by meta_wal_scan and by SQLite, and go
+ * with the checkpoint of the opening.
+ *
+ * Invariants:
+ *  1. A frame is noted before it is written.
+ * Memory: blocks are made by the writer and live until the store closes. Threads: one writer; any number read.
+ */
+#include "frames.h"
+
+#include "page.h"
+
+#include "tarn/crypto.h"
+
+#define FRAME_BYTES (META_WAL_FRAME_HEADER_BYTES + META_PAGE_BYTES)
+#define NOTED (1ull << 32) /* above the 32 bits of the sum */
+
+/* The number of the frame whose page lies at off; false: no page of a frame does. */
+static bool frame_of(uint64_t off, uint64_t *out)
+{
+    const uint64_t first = META_WAL_HEADER_BYTES + META_WAL_FRAME_HEADER_BYTES;
+    if (off < first || (off - first) % FRAME_BYTES != 0)
+        return false;
+    *out = (off - first) / FRAME_BYTES;
+    return *out / META_FRAMES_PER_BLOCK < META_FRAME_BLOCKS_MAX;
+}
+
+bool meta_frames_note(meta_frames *f, const void *p, size_t n, uint64_t off)
+{
+    uint64_t frame;
+
+    if (n != META_PAGE_BYTES || !frame_of(off, &frame))
+        return true;
+    atomic_ullong *block = atomic_load_explicit(&f->blocks[frame / META_FRAMES_PER_BLOCK], memory_order_relaxed);
+    if (block == NULL) {
+        block = tarn_calloc(META_FRAMES_PER_BLOCK, sizeof(*block));
+        if (block == NULL)
+            return false;
+        atomic_store_explicit(&f->blocks[frame / META_FRAMES_PER_BLOCK], block, memory_order_release);
+    }
+    atomic_store_explicit(&block[frame % META_FRAMES_PER_BLOCK], NOTED | tarn_crc32c(0, p, n), memory_order_release);
+    return true;
+}
+
+bool meta_frames_right(const meta_frames *f, const void *p, size_t n, uint64_t off)
+{
+    const uint8_t *page = p;
+    uint64_t frame;
+
+    if (n == FRAME_BYTES) { /* with its header */
+        page += META_WAL_FRAME_HEADER_BYTES;
+        off += META_WAL_FRAME_HEADER_BYTES;
+    } else if (n != META_PAGE_BYTES) {
+        return true;
+    }
+    if (!frame_of(off, &frame))
+        return true;
+    const atomic_ullong *block = atomic_load_explicit(&f->blocks[frame / META_FRAMES_PER_BLOCK], memory_order_acquire);
+    if (block == NULL)
+        return true;
+    unsigned long long note = atomic_load_explicit(&block[frame % META_FRAMES_PER_BLOCK], memory_order_acquire);
+    return note == 0 || note == (NOTED | tarn_crc32c(0, page, META_PAGE_BYTES));
+}
+
+void meta_frames_free(meta_frames *f)
+{
+    for (size_t i = 0; i < META_FRAME_BLOCKS_MAX; i++) {
+        tarn_free(atomic_load(&f->blocks[i]));
+        atomic_store(&f->blocks[i], NULL);
+    }
+}
