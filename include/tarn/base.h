@@ -97,6 +97,7 @@ void tarn_wipe(void *p, size_t n);
 /* Tests: fail the nth allocation from now (0 = never), counted over all threads. */
 void tarn_alloc_fail_after(uint64_t nth);
 uint64_t tarn_alloc_count(void);
+void tarn_alloc_spare(bool on); /* tests: the calling thread's allocations neither count nor fail */
 
 /* ------------------------------------------------------------------ arena */
 /* A bump allocator with a hard maximum; one per request. Not thread-safe. */
@@ -128,7 +129,8 @@ typedef struct tarn_sb {
     size_t cap; /* bytes there */
     size_t max;
     bool failed;
-    bool fixed; /* p belongs to the caller: never grown */
+    bool fixed;     /* p belongs to the caller: never grown */
+    bool no_memory; /* failed, and not because of max */
 } tarn_sb;
 void tarn_sb_init(tarn_sb *b, size_t max_bytes);                  /* heap, grows */
 void tarn_sb_init_fixed(tarn_sb *b, char *mem, size_t mem_bytes); /* the caller's memory */
@@ -146,6 +148,7 @@ void tarn_sb_vfmt(tarn_sb *b, const char *fmt, va_list ap) TARN_PRINTF(2, 0);
 /* Room for n more bytes, or NULL (and failed). The caller fills all of it and adds n to b->n; the NUL behind is set already. */
 char *tarn_sb_reserve(tarn_sb *b, size_t n);
 tarn_str tarn_sb_view(const tarn_sb *b); /* empty when failed */
+tarn_err tarn_sb_err(const tarn_sb *b);  /* OK, LIMIT or NO_MEMORY */
 /* Little-endian fixed integers and length-prefixed strings: what every packed record is made of. */
 void tarn_sb_le16(tarn_sb *b, uint16_t v);
 void tarn_sb_le32(tarn_sb *b, uint32_t v);

@@ -44,6 +44,7 @@ void tarn_sb_free(tarn_sb *b)
 void tarn_sb_reset(tarn_sb *b)
 {
     b->n = 0;
+    b->no_memory = false;
     b->failed = b->fixed && b->cap == 0;
     if (b->cap > 0) {
         b->p[0] = '\0';
@@ -71,7 +72,7 @@ static bool grow(tarn_sb *b, size_t need)
     }
     char *p = tarn_realloc(b->p, cap);
     if (!p) {
-        b->failed = true;
+        b->failed = b->no_memory = true;
         return false;
     }
     b->p = p;
@@ -198,6 +199,14 @@ char *tarn_sb_reserve(tarn_sb *b, size_t n)
     }
     b->p[b->n + n] = '\0'; /* holds when the caller fills all of it and adds n */
     return b->p + b->n;
+}
+
+tarn_err tarn_sb_err(const tarn_sb *b)
+{
+    if (!b->failed) {
+        return TARN_OK;
+    }
+    return b->no_memory ? TARN_E_NO_MEMORY : TARN_E_LIMIT;
 }
 
 tarn_str tarn_sb_view(const tarn_sb *b)

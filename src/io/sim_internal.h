@@ -4,7 +4,7 @@
  * folders, sim.c the drives, their faults and the calls of tarn_fs.
  *
  * Memory: an inode is counted: by the names that point to it (now, durable, and in changes that are not synced), and by open
- * handles. Allocation: tests make the nth allocation fail; here it is tried again, so that only the code under test sees it.
+ * handles. Allocation: spared from the failures that tests ask for, so that only the code under test sees them.
  * Threads: everything under tarn_sim.lock.
  */
 #ifndef TARN_SIM_INTERNAL_H

@@ -42,10 +42,8 @@ static void put_field(tarn_sb *b, uint64_t field, tarn_str value)
 /* The end of every pack: the builder's bytes move to the arena. */
 static tarn_err pack_end(tarn_sb *b, tarn_arena *arena, tarn_str *out)
 {
-    tarn_err err = TARN_OK;
-    if (b->failed) {
-        err = TARN_E_LIMIT;
-    } else {
+    tarn_err err = tarn_sb_err(b);
+    if (!err) {
         tarn_str s = tarn_arena_str(arena, tarn_sb_view(b));
         if (s.p) {
             *out = s;
@@ -122,6 +120,7 @@ static void put_user_meta(tarn_sb *b, const tarn_attrs *a)
         tarn_sb_lstr(&v, a->user_meta[i].value);
         if (v.failed) {
             b->failed = true;
+            b->no_memory = v.no_memory;
         }
         put_field(b, F_USER_META, tarn_sb_view(&v));
         tarn_sb_free(&v);

@@ -173,6 +173,14 @@ static bool error_is_local(int e)
     return e == EMFILE || e == ENFILE || e == ENOMEM || e == ECANCELED || e == EINTR || e == ENOSPC || e == EDQUOT || e == ETIMEDOUT;
 }
 
+tarn_err obj_err_quorum(int e)
+{
+    if (e == ENOSPC || e == EDQUOT) {
+        return TARN_E_DISK_FULL;
+    }
+    return e == ENOMEM || e == EMFILE || e == ENFILE ? TARN_E_NO_MEMORY : TARN_E_QUORUM_WRITE;
+}
+
 void obj_drive_error(tarn_store *s, obj_drive *d, const char *what, int errno_value)
 {
     char mem[OBJ_REASON_BYTES_MAX];
@@ -581,9 +589,8 @@ static tarn_err lock_drive(opening *o, obj_drive *d, bool must)
     return TARN_OK;
 }
 
-static int drive_format(opening *o, obj_drive *d, format_state state)
+static int drive_format(tarn_store *s, obj_drive *d, format_state state)
 {
-    tarn_store *s = o->s;
     format_record rec = {
         .drives_n = (uint32_t)s->drives_n, .set_drives = s->n, .set = d->set, .position = d->position, .state = (uint8_t)state};
     memcpy(rec.deployment, s->deployment_raw, 16);
@@ -608,7 +615,7 @@ static tarn_err format_new(opening *o)
     }
     for (size_t i = 0; !err && i < s->drives_n; i++) {
         obj_drive *d = &s->drives[i];
-        int rc = drive_format(o, d, FORMAT_FRESH);
+        int rc = drive_format(s, d, FORMAT_FRESH);
         if (rc != 0) {
             return refuse(o, tarn_err_from_errno(rc), "drive %s can't be formatted: %s", d->path, strerror(rc));
         }
@@ -652,7 +659,7 @@ static tarn_err adopt_blank(opening *o, size_t i)
     if (err || !obj_drive_writable(d)) {
         return err;
     }
-    int rc = drive_format(o, d, FORMAT_FILLING);
+    int rc = drive_format(o->s, d, FORMAT_FILLING);
     if (rc != 0) {
         drive_out(o, d, TARN_DRIVE_FAILED, "can't be formatted: %s", strerror(rc));
         return TARN_OK;
@@ -816,6 +823,74 @@ tarn_err obj_drive_filled(tarn_store *s, obj_drive *d)
         tarn_log(TARN_LOG_INFO, "drive filled", "drive", d->path, NULL);
     }
     return err;
+}
+
+/* ------------------------------------------------------------------ drives that go and come while the store is open */
+#define FILLING_REASON "being filled from the other drives"
+
+tarn_err obj_drive_stale(tarn_store *s, obj_drive *d)
+{
+    tarn_err err = record_state(s, d, FORMAT_FILLING);
+    if (!err) {
+        d->filling = true;
+        obj_drive_set(s, d, TARN_DRIVE_NEW, "was away; " FILLING_REASON);
+        tarn_log(TARN_LOG_WARN, "drive had been away", "drive", d->path, "effect", "it is checked and filled", NULL);
+    }
+    return err;
+}
+
+obj_look obj_drive_look(tarn_store *s, const obj_drive *d)
+{
+    inspection in = drive_inspect(s, d);
+    if (in.what == SEEN_BLANK) {
+        return OBJ_LOOK_BLANK;
+    }
+    if (in.what != SEEN_FORMATTED || memcmp(in.rec.deployment, s->deployment_raw, 16) != 0 || in.rec.set != d->set ||
+        in.rec.position != d->position) {
+        return OBJ_LOOK_NONE;
+    }
+    return memcmp(in.rec.drive, d->uuid, 16) == 0 ? OBJ_LOOK_SAME : OBJ_LOOK_OURS;
+}
+
+static int prepare(tarn_store *s, obj_drive *d, obj_look look)
+{
+    tarn_file_unref(d->lock); /* of what was there before */
+    d->lock = NULL;
+    int rc = drive_lock(s, d);
+    if (rc == 0 && look == OBJ_LOOK_BLANK) {
+        return -drive_format(s, d, FORMAT_FILLING);
+    }
+    inspection in = drive_inspect(s, d);
+    if (rc == 0 && in.what == SEEN_FORMATTED) {
+        memcpy(d->uuid, in.rec.drive, 16);
+        in.rec.state = FORMAT_FILLING;
+        rc = -record_write(s, d, &in.rec);
+    }
+    return rc == 0 ? make_dirs(s, d) : rc;
+}
+
+tarn_err obj_drive_rejoin(tarn_store *s, obj_drive *d, obj_look look)
+{
+    char path[TARN_PATH_BYTES_MAX];
+    size_t copy = tarn_meta_copies_n(s->meta);
+    if (copy >= OBJ_DRIVES_MAX || !obj_path(d, "meta", path)) {
+        return TARN_E_LIMIT;
+    }
+    int rc = prepare(s, d, look);
+    if (rc < 0) {
+        return tarn_err_from_errno(-rc);
+    }
+    s->meta_drives[copy] = (size_t)(d - s->drives);
+    tarn_err err = tarn_meta_copy_join(s->meta, path);
+    if (err) {
+        return err;
+    }
+    d->filling = true;
+    d->vanished = false;
+    atomic_store(&d->joined, atomic_fetch_add(&s->epoch, 1) + 1);
+    obj_drive_set(s, d, TARN_DRIVE_NEW, look == OBJ_LOOK_BLANK ? "replaced; " FILLING_REASON : "was away; " FILLING_REASON);
+    tarn_log(TARN_LOG_INFO, "drive used again", "drive", d->path, "state", look == OBJ_LOOK_BLANK ? "blank" : "was away", NULL);
+    return TARN_OK;
 }
 
 void obj_drives_close(tarn_store *s)

@@ -137,7 +137,7 @@ tarn_err obj_blob_pack(const obj_blob *b, tarn_sb *out)
     tarn_sb_le64(out, b->segment);
     tarn_sb_le64(out, b->offset);
     tarn_sb_bytes(out, b->sums.p, b->sums.n);
-    return out->failed ? TARN_E_LIMIT : TARN_OK;
+    return tarn_sb_err(out);
 }
 
 /* Everything that later arithmetic relies on. */
@@ -328,7 +328,7 @@ tarn_err obj_header_build(const uint8_t deployment[16], const obj_blob *b, const
         tarn_sb_char(out, 0);
     }
     if (out->failed || total > OBJ_HEADER_BYTES_MAX) {
-        return TARN_E_LIMIT;
+        return out->failed ? tarn_sb_err(out) : TARN_E_LIMIT;
     }
     obj_header_stamp((uint8_t *)out->p + start, total, 0);
     return TARN_OK;

@@ -360,7 +360,7 @@ tarn_err obj_manifest_save(tarn_store *s, const tarn_version_row *row)
     if (!err) {
         manifest_pack(&body, &m, s->deployment_raw);
         file_build(&file, &m, s->deployment_raw, body.n);
-        err = body.failed || file.failed ? TARN_E_LIMIT : TARN_OK;
+        err = body.failed ? tarn_sb_err(&body) : tarn_sb_err(&file);
     }
     if (!err) {
         write_job j = {.s = s, .set = set, .data_id = row->data_id, .bytes = tarn_sb_view(&file)};

@@ -124,8 +124,10 @@ typedef struct obj_drive {
     _Atomic(const char *) reason;
     tarn_file *lock;
     uint8_t uuid[16];
-    atomic_bool filling; /* format record says: not healed yet */
-    bool direct;         /* takes O_DIRECT writes: large data then goes past the page cache */
+    atomic_bool filling;     /* format record says: not healed yet */
+    atomic_bool vanished;    /* it went out because its identity was gone: it may come back */
+    _Atomic uint64_t joined; /* store->epoch when it (re)joined; what was opened before that is not on it */
+    bool direct;             /* takes O_DIRECT writes: large data then goes past the page cache */
 } obj_drive;
 #define OBJ_REASON_BYTES_MAX 1024
 
@@ -157,7 +159,8 @@ struct tarn_store {
     char deployment[37];
     uint8_t deployment_raw[16];
     uint8_t sip_key[16];
-    uint64_t serial; /* tells this store from an earlier one at the same address */
+    uint64_t serial;        /* tells this store from an earlier one at the same address */
+    _Atomic uint64_t epoch; /* counts the drives that (re)joined */
     pthread_mutex_t lock;
     uint64_t id_next, id_end;
     tarn_link contexts;
@@ -167,7 +170,7 @@ struct tarn_store {
     obj_background *background;
     struct obj_tasks *tasks;    /* task.c */
     uint64_t backup_interval_s; /* obj_backup_main */
-    tarn_link repair_wishes; /* under lock */
+    tarn_link repair_wishes;    /* under lock */
     size_t repair_wishes_n;
 };
 
@@ -176,6 +179,8 @@ bool obj_drive_readable(const obj_drive *d);
 bool obj_drive_writable(const obj_drive *d);
 /* An operation on the drive failed with this (positive) errno: takes the drive out where that is what it means. */
 void obj_drive_error(tarn_store *s, obj_drive *d, const char *what, int errno_value);
+/* What a write answers that too few drives took: this errno is the last one met, 0 when drives were out before. */
+tarn_err obj_err_quorum(int errno_value);
 void obj_drive_set(tarn_store *s, obj_drive *d, tarn_drive_state state, const char *reason);
 void obj_drives_gauge(tarn_store *s);
 tarn_err obj_drives_open(tarn_store *s, const tarn_store_options *opt, tarn_arena *a, tarn_str *reason);
@@ -184,6 +189,18 @@ void obj_drives_close(tarn_store *s);
 tarn_err obj_drives_formatted(tarn_store *s);
 /* Is the deployment only being made (no drive has finished its formatting)? */
 bool obj_drives_fresh(tarn_store *s);
+/* What is there now in a drive's place. Synchronous. */
+typedef enum obj_look {
+    OBJ_LOOK_SAME,  /* the drive that was opened */
+    OBJ_LOOK_BLANK, /* a new one */
+    OBJ_LOOK_OURS,  /* of this deployment and position, but another one, or the one that was away */
+    OBJ_LOOK_NONE   /* nothing that can be used */
+} obj_look;
+obj_look obj_drive_look(tarn_store *s, const obj_drive *d);
+/* A drive that is not used (blank, or ours) is used again: locked, marked to be filled, with a copy of the database. Synchronous. */
+tarn_err obj_drive_rejoin(tarn_store *s, obj_drive *d, obj_look look);
+/* A drive that is in use had missed commits: it is filled again. */
+tarn_err obj_drive_stale(tarn_store *s, obj_drive *d);
 tarn_err obj_drive_filled(tarn_store *s, obj_drive *d);
 unsigned obj_set_writable(tarn_store *s, unsigned set); /* how many drives take writes */
 
@@ -256,7 +273,7 @@ obj_block *obj_block_new(obj_ctx *c, size_t data_bytes);
 void obj_block_unref(obj_block *b);
 /* The file that holds the blob's shard on this drive, from the context's cache or opened. Negative errno or 0. */
 int obj_fd_get(obj_ctx *c, const obj_blob *b, unsigned position, tarn_file **out);
-void obj_fd_forget(obj_ctx *c, uint32_t drive, uint64_t id);
+void obj_fd_forget(obj_ctx *c, const obj_drive *d, uint64_t id);
 
 /* ------------------------------------------------------------------ segments */
 struct obj_seg {
@@ -265,12 +282,14 @@ struct obj_seg {
     uint64_t id;
     unsigned set;
     uint64_t used, size;
+    uint64_t epoch;                        /* of the store when its files were opened */
     unsigned refs;                         /* the context's and one per upload; only its thread touches it */
     tarn_file *files[TARN_SET_DRIVES_MAX]; /* NULL: that drive is out */
     /* group sync */
     bool syncing;
     uint64_t sync_started, sync_done;
-    uint16_t sync_failed; /* positions whose sync failed at any time: the segment is no good there any more */
+    uint16_t sync_failed;       /* positions whose sync failed at any time: the segment is no good there any more */
+    int open_errno, sync_errno; /* why files are missing, why nothing was synced; 0: because drives are out */
     tarn_link sync_waiters;
 };
 /* Room for a record of this length in the context's open segment of the set. The caller gets a reference. */

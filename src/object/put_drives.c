@@ -43,9 +43,7 @@ void obj_put_lose_shard(tarn_put *p, unsigned shard, const char *what, int errno
     }
     unsigned whole = obj_put_shards(p) - (unsigned)__builtin_popcount(p->lost);
     if (whole < p->s->write_quorum && !p->err) {
-        bool full = p->lost_errno == ENOSPC || p->lost_errno == EDQUOT;
-        bool memory = p->lost_errno == ENOMEM || p->lost_errno == EMFILE || p->lost_errno == ENFILE;
-        p->err = full ? TARN_E_DISK_FULL : memory ? TARN_E_NO_MEMORY : TARN_E_QUORUM_WRITE;
+        p->err = obj_err_quorum(p->lost_errno);
     }
 }
 
@@ -420,7 +418,7 @@ void obj_put_sync_end(tarn_put *p, tarn_batch *b)
         obj_seg_sync(p->seg, &failed);
         for (unsigned i = 0; i < obj_put_shards(p); i++) {
             if (!(p->lost & (1u << i)) && (failed & (1u << obj_blob_drive(&p->blob, i, p->s->n)))) {
-                obj_put_lose_shard(p, i, "syncing", 0);
+                obj_put_lose_shard(p, i, "syncing", p->seg->sync_errno);
             }
         }
     }
@@ -433,6 +431,19 @@ void obj_put_sync_end(tarn_put *p, tarn_batch *b)
         const tarn_op *op = tarn_batch_op(b, i);
         if (op->result < 0) {
             obj_put_lose_shard(p, (unsigned)(uintptr_t)op->ctx, "syncing", (int)-op->result);
+        }
+    }
+}
+
+void obj_put_check_drives(tarn_put *p)
+{
+    if (p->blob.cls != OBJ_CLASS_FILE && p->blob.cls != OBJ_CLASS_SEGMENT) {
+        return;
+    }
+    for (unsigned i = 0; i < obj_put_shards(p); i++) {
+        const obj_drive *d = obj_drive_at(p->s, p->blob.set, obj_blob_drive(&p->blob, i, p->s->n));
+        if (!(p->lost & (1u << i)) && (!obj_drive_writable(d) || atomic_load(&d->joined) > p->epoch)) {
+            obj_put_lose_shard(p, i, "drive", 0);
         }
     }
 }

@@ -69,6 +69,7 @@ static tarn_err open_files(obj_seg *seg)
     for (size_t i = 0; i < tarn_batch_count(b); i++) {
         const tarn_op *op = tarn_batch_op(b, i);
         if (op->result < 0) {
+            seg->open_errno = seg->open_errno == ENOSPC ? ENOSPC : (int)-op->result;
             obj_drive_error(s, op->ctx, "creating a segment", (int)-op->result);
         }
     }
@@ -116,6 +117,17 @@ out:
     return err;
 }
 
+/* With fewer files than a write needs it is of no use, now or later. */
+static tarn_err enough_files(const obj_seg *seg)
+{
+    const tarn_store *s = seg->store;
+    unsigned have = 0;
+    for (unsigned i = 0; i < s->n; i++) {
+        have += seg->files[i] ? 1 : 0;
+    }
+    return have >= s->write_quorum ? TARN_OK : obj_err_quorum(seg->open_errno);
+}
+
 static tarn_err seg_open(obj_ctx *c, unsigned set, uint64_t bytes, obj_seg **out)
 {
     tarn_store *s = c->store;
@@ -123,7 +135,7 @@ static tarn_err seg_open(obj_ctx *c, unsigned set, uint64_t bytes, obj_seg **out
     if (!seg) {
         return TARN_E_NO_MEMORY;
     }
-    *seg = (obj_seg){.store = s, .set = set, .size = next_size(c, set, bytes), .refs = 1};
+    *seg = (obj_seg){.store = s, .set = set, .size = next_size(c, set, bytes), .refs = 1, .epoch = atomic_load(&s->epoch)};
     tarn_list_init(&seg->sync_waiters);
     tarn_list_init(&seg->link);
     tarn_err err = obj_id_next(s, &seg->id);
@@ -135,6 +147,9 @@ static tarn_err seg_open(obj_ctx *c, unsigned set, uint64_t bytes, obj_seg **out
     }
     if (!err) {
         err = allocate_files(seg);
+    }
+    if (!err) {
+        err = enough_files(seg);
     }
     if (err) {
         obj_seg_unref(seg);
@@ -150,10 +165,10 @@ static bool seg_fits(const obj_seg *seg, uint64_t bytes)
     return seg && seg->used + bytes <= seg->size;
 }
 
-/* A drive that failed a sync leaves a segment that is one shard short for good: better a new one. */
+/* A drive that failed a sync, or that has come since, leaves a segment that is one shard short for good: better a new one. */
 static bool seg_whole(const obj_seg *seg)
 {
-    return seg->sync_failed == 0;
+    return seg->sync_failed == 0 && seg->epoch == atomic_load_explicit(&seg->store->epoch, memory_order_relaxed);
 }
 
 tarn_err obj_seg_reserve(obj_ctx *c, unsigned set, uint64_t bytes, obj_seg **out, uint64_t *off)
@@ -230,6 +245,7 @@ static void sync_run(obj_seg *seg)
     tarn_batch *b = tarn_batch_new(s->n);
     if (!b) { /* nothing has been synced: nobody may believe it was */
         seg->sync_failed = UINT16_MAX;
+        seg->sync_errno = ENOMEM;
         return;
     }
     for (unsigned i = 0; i < s->n; i++) {

@@ -203,14 +203,20 @@ typedef struct run {
     size_t doubts_n, old_doubts_n; /* the old ones were not done when looked at; a power cut may yet bring them */
     uint64_t seq_max;
     size_t at; /* operation */
-    uint64_t done_n;
+    uint64_t done_n, hash;
     bool verbose;
+    bool lenient; /* any error of the 5xx kind is excused */
     bool failed;
     char why[1024];
 } run;
 void run_fail(run *r, const char *fmt, ...) TARN_PRINTF(2, 3);
 /* Carries the plan out; false when it failed: r->why tells. */
 bool run_plan(run *r, const plan *p, bool verbose);
+bool run_init(run *r, const plan *p, bool verbose); /* the machine, nothing on it */
+bool run_begin(run *r);                             /* a new store with its buckets */
+bool run_make_buckets(run *r);
+void run_free(run *r);
+tarn_err run_try_open(run *r, tarn_str *reason);
 bool run_open(run *r, const char *when);
 bool run_open_forgiving(run *r, const char *when);
 void run_close(run *r);
@@ -238,6 +244,7 @@ typedef struct exec {
     char why[256]; /* a wrong byte, a wrong field */
 } exec;
 bool exec_is_client(op_kind k);
+uint64_t size_of_class(uint64_t *rng); /* of an object to be made */
 /* False: the operation makes no sense now and is left out. */
 bool exec_prepare(run *r, const sim_op *op, exec *x);
 void exec_do(exec *x);     /* on a fiber or a plain thread */
@@ -247,7 +254,7 @@ tarn_err read_version(exec *x, size_t key, const mversion *v, tarn_version_ref r
 /* sim_check.c */
 void check_key(run *r, size_t key);
 void check_all(run *r);
-void check_list(run *r, const sim_op *op, bool versions);
+tarn_err check_list(run *r, const sim_op *op, bool versions);
 void check_table(run *r, size_t t);
 void resolve_doubts(run *r);
 bool check_upload_whole(run *r, const mupload *u);
@@ -259,7 +266,7 @@ void fault_do(run *r, const sim_op *op);
 void heal(run *r);
 
 /* sim_nth.c */
-int nth_main(bool verbose);
+int nth_main(const char *only, uint64_t jobs); /* NULL: all scenarios */
 
 /* sim_canary.c */
 void canary_set(canary c);

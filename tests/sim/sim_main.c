@@ -5,7 +5,7 @@
  *   tarn_sim run [--seconds N] [--seed S] [--runs N] [--ops N] [--drives N] [--jobs N] [--keep DIR] [--verbose]
  *   tarn_sim replay FILE... [--verbose]
  *   tarn_sim canaries [--runs N]
- *   tarn_sim nth [--verbose]
+ *   tarn_sim nth [SCENARIO] [--jobs N]
  *
  * Every run is a process of its own, so that a crash, a sanitizer's report and a hang are failures like any other. A failing
  * plan is shrunk (operations are left out while it still fails) and written to --keep as a regression file.
@@ -32,7 +32,7 @@
 typedef struct outcome {
     bool ok;
     char why[1024];
-    uint64_t done_n;
+    uint64_t done_n, hash;
 } outcome;
 
 typedef struct options {
@@ -56,6 +56,7 @@ static void child(const plan *p, bool verbose, int fd)
     (void)alarm(RUN_SECONDS_MAX);
     o.ok = run_plan(&r, p, verbose);
     o.done_n = r.done_n;
+    o.hash = r.hash;
     memcpy(o.why, r.why, sizeof o.why);
     ssize_t n = write(fd, &o, sizeof o);
     exit(n == (ssize_t)sizeof o ? 0 : 1);
@@ -355,12 +356,12 @@ int main(int argc, char **argv)
         else if (tarn_str_eqc(what, "canaries"))
             rc = canaries_main(&o);
         else if (tarn_str_eqc(what, "nth"))
-            rc = nth_main(o.verbose);
+            rc = nth_main(files_n > 0 ? files[0] : NULL, o.jobs);
     }
     if (rc == 2)
         (void)fprintf(stderr,
                       "usage: tarn_sim run [--seconds N] [--seed S] [--runs N] [--ops N] [--drives N] [--jobs N] [--keep DIR] [--verbose]\n"
-                      "       tarn_sim replay FILE... | canaries [--runs N] | nth\n");
+                      "       tarn_sim replay FILE... | canaries [--runs N] | nth [SCENARIO] [--jobs N]\n");
     free(files);
     return rc;
 }

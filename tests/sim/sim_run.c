@@ -42,26 +42,33 @@ void run_close(run *r)
         run_fail(r, "%zu files stayed open when the store was closed, %s for one", n, path);
 }
 
-bool run_open(run *r, const char *when)
+tarn_err run_try_open(run *r, tarn_str *reason)
 {
-    tarn_str reason = TARN_STR("");
     tarn_store_options o = {.fs = tarn_sim_fs(r->sim),
                             .drives = r->drives,
                             .drives_n = r->plan->drives_n,
                             .inline_bytes_max = INLINE_MAX,
                             .segment_object_bytes_max = SEGMENT_MAX,
                             .inline_committer = true};
-    tarn_err err = tarn_store_open(&o, &r->s, r->arena, &reason);
+    tarn_err err = tarn_store_open(&o, &r->s, r->arena, reason);
     if (err) {
         r->s = NULL;
-        run_fail(r, "the store does not open %s: %s: %.*s", when, tarn_err_get(err)->name, TARN_STR_ARG(reason));
-        return false;
+        return err;
     }
     r->s->segment_bytes = SEGMENT_BYTES;
     r->n = r->s->n;
     r->parity = r->s->m;
     r->quorum = r->s->write_quorum;
-    return true;
+    return TARN_OK;
+}
+
+bool run_open(run *r, const char *when)
+{
+    tarn_str reason = TARN_STR("");
+    tarn_err err = run_try_open(r, &reason);
+    if (err)
+        run_fail(r, "the store does not open %s: %s: %.*s", when, tarn_err_get(err)->name, TARN_STR_ARG(reason));
+    return err == TARN_OK;
 }
 
 static void buckets_again(run *r)
@@ -145,13 +152,11 @@ static tarn_err ns_fn(tarn_meta_tx *tx, void *arg)
     return tarn_meta_ns_create(tx, arg);
 }
 
-static bool run_begin(run *r)
+bool run_make_buckets(run *r)
 {
     static const char *const names[BUCKETS + 1] = {"plain", "versioned", "suspended", "warehouse"};
     static const tarn_versioning modes[BUCKETS + 1] = {TARN_VERSIONING_OFF, TARN_VERSIONING_ENABLED, TARN_VERSIONING_ENABLED,
                                                        TARN_VERSIONING_OFF};
-    if (!run_open(r, "for the first time"))
-        return false;
     for (size_t i = 0; i <= BUCKETS; i++) {
         tarn_sb b;
         tarn_sb_init_fixed(&b, r->bucket_names[i], sizeof r->bucket_names[i]);
@@ -173,6 +178,11 @@ static bool run_begin(run *r)
         run_fail(r, "the namespace can't be made: %s", tarn_err_get(err)->name);
     r->ns_id = ns.id;
     return !r->failed;
+}
+
+bool run_begin(run *r)
+{
+    return run_open(r, "for the first time") && run_make_buckets(r);
 }
 
 /* ------------------------------------------------------------------ operations at the same time */
@@ -266,12 +276,19 @@ static void upkeep(run *r, const char *what, tarn_err err)
         run_fail(r, "%s: %s", what, tarn_err_get(err)->name);
 }
 
+static void listing(run *r, const sim_op *op)
+{
+    tarn_err err = check_list(r, op, op->kind == OP_LIST_VERSIONS);
+    if (err && !tarn_sim_power_lost(r->sim) && !(r->parity == 0 && r->affected))
+        run_fail(r, "a listing failed: %s", tarn_err_get(err)->name);
+}
+
 static void other(run *r, const sim_op *op)
 {
     switch (op->kind) {
     case OP_LIST:
     case OP_LIST_VERSIONS:
-        check_list(r, op, op->kind == OP_LIST_VERSIONS);
+        listing(r, op);
         break;
     case OP_SWEEP:
         upkeep(r, "sweep", obj_sweep_pass(r->s, op->c % 2 ? 0 : TARN_GARBAGE_AGE_MS, NULL));
@@ -380,7 +397,7 @@ static void run_end(run *r)
         delete_all(r);
 }
 
-bool run_plan(run *r, const plan *p, bool verbose)
+bool run_init(run *r, const plan *p, bool verbose)
 {
     memset(r, 0, sizeof *r);
     r->plan = p;
@@ -389,28 +406,36 @@ bool run_plan(run *r, const plan *p, bool verbose)
     tarn_random_seed(1);
     canary_set(p->canary);
     tarn_sim_options o = {.seed = 1, .drives_n = p->drives_n, .drive_bytes = DRIVE_BYTES, .lie_sync_dir = p->canary == CANARY_DIR_SYNC};
-    o.lie_sync = p->canary == CANARY_META_SYNC ? "/meta/tarn.db" : NULL;
-    if (p->canary == CANARY_DATA_SYNC)
-        o.lie_sync = "/segments/";
+    o.lie_sync = p->canary == CANARY_META_SYNC ? "/meta/tarn.db" : p->canary == CANARY_DATA_SYNC ? "/segments/" : NULL;
     o.trace = verbose && getenv("SIM_TRACE") != NULL;
     r->sim = tarn_sim_new(&o);
     r->arena = tarn_arena_new(ARENA_BYTES);
-    TARN_ASSERT(r->arena != NULL);
     for (size_t i = 0; i < p->drives_n; i++) {
         tarn_sb b;
         tarn_sb_init_fixed(&b, r->drive_mem[i], sizeof r->drive_mem[i]);
         tarn_sb_fmt(&b, "/d%zu", i);
         r->drives[i] = r->drive_mem[i];
     }
-    bool ok = run_begin(r);
-    while (ok && !r->failed && r->at < p->n)
-        r->at += step(r, p->ops + r->at, p->n - r->at);
-    if (!r->failed)
-        run_end(r);
-    if (r->s)
-        run_close(r);
+    return r->arena != NULL;
+}
+
+void run_free(run *r)
+{
     if (!r->failed)
         tarn_sim_free(r->sim);
     tarn_arena_free(r->arena);
-    return !r->failed;
+}
+
+bool run_plan(run *r, const plan *p, bool verbose)
+{
+    bool ok = run_init(r, p, verbose) && run_begin(r);
+    while (ok && !r->failed && r->at < p->n)
+        r->at += step(r, p->ops + r->at, p->n - r->at);
+    if (ok && !r->failed)
+        run_end(r);
+    if (r->s)
+        run_close(r);
+    r->hash = tarn_sim_hash(r->sim);
+    run_free(r);
+    return ok && !r->failed;
 }
