@@ -58,6 +58,8 @@ bool tarn_meta_copy_behind(const tarn_meta *m, size_t dir_index);
  * committer's thread; takes as long as the database takes to be copied. LIMIT after TARN_META_DRIVES_MAX copies in all.
  */
 tarn_err tarn_meta_copy_join(tarn_meta *m, const char *dir);
+/* The folder is gone, though writing to what was open of it does not fail: the copy goes out. */
+tarn_err tarn_meta_copy_drop(tarn_meta *m, size_t dir_index);
 size_t tarn_meta_copies_n(const tarn_meta *m); /* that there ever were since the start */
 
 /* ------------------------------------------------------------------ backups */

@@ -60,7 +60,7 @@ static int take(join *j, meta_which which, size_t n, uint64_t off)
     if (got != (int64_t)n)
         return got < 0 ? (int)got : -EIO;
     for (size_t at = 0; which == META_DB && at + META_PAGE_BYTES <= n; at += META_PAGE_BYTES) {
-        if (meta_page_check(j->buf + at, META_PAGE_BYTES, off + at))
+        if (meta_page_check(j->buf + at, META_PAGE_BYTES, off + at) && !meta_page_blank(j->buf + at, META_PAGE_BYTES))
             continue;
         got = meta_mirror_read(j->v, which, j->buf + at, META_PAGE_BYTES, off + at, meta_page_check);
         if (got < 0)
@@ -224,6 +224,28 @@ cleanup:
     tarn_free(j->buf);
     tarn_free(j);
     return err;
+}
+
+typedef struct drop {
+    meta_mirror *v;
+    size_t index;
+    int error;
+} drop;
+
+static void step_drop(void *arg)
+{
+    drop *d = arg;
+
+    d->error = meta_mirror_drop(d->v, d->index);
+}
+
+tarn_err tarn_meta_copy_drop(tarn_meta *m, size_t dir_index)
+{
+    drop d = {.v = meta_vfs_mirror(m->vfs), .index = dir_index};
+
+    TARN_ASSERT(dir_index < d.v->n);
+    tarn_err err = meta_committer_call(m->committer, step_drop, &d);
+    return err != TARN_OK ? err : d.error != 0 ? TARN_E_QUORUM_WRITE : TARN_OK;
 }
 
 size_t tarn_meta_copies_n(const tarn_meta *m)

@@ -85,8 +85,8 @@ tarn_err tarn_store_start_background(tarn_store *s, tarn_loop *loop)
     static const struct {
         void (*fn)(void *arg);
         const char *name;
-    } fibers[] = {{repair_main, "repair"}, {garbage_main, "garbage"}, {sweep_main, "sweep"},      {obj_fill_main, "fill"},
-                  {obj_heal_main, "heal"}, {obj_scrub_main, "scrub"}, {obj_backup_main, "backup"}};
+    } fibers[] = {{repair_main, "repair"}, {garbage_main, "garbage"}, {sweep_main, "sweep"},       {obj_fill_main, "fill"},
+                  {obj_heal_main, "heal"}, {obj_scrub_main, "scrub"}, {obj_backup_main, "backup"}, {obj_watch_main, "watch"}};
     TARN_ASSERT(!s->background);
     s->background = tarn_calloc(1, sizeof *s->background);
     if (!s->background) {

@@ -143,6 +143,12 @@ void obj_block_unref(obj_block *b)
 }
 
 /* ------------------------------------------------------------------ open files */
+/* A drive that was replaced is another one: what was open of the old one is not found any more, and goes with time. */
+static uint32_t drive_key(const tarn_store *s, const obj_drive *d)
+{
+    return (uint32_t)(d - s->drives) | (uint32_t)(atomic_load_explicit(&d->joined, memory_order_relaxed) << 8);
+}
+
 static obj_fd **fd_bucket(obj_ctx *c, uint32_t drive, uint64_t id)
 {
     return &c->fd_buckets[(id * 0x9E3779B97F4A7C15ull + drive) >> 7 & (OBJ_FD_BUCKETS - 1)];
@@ -171,8 +177,9 @@ static obj_fd *fd_find(obj_ctx *c, uint32_t drive, uint64_t id)
     return NULL;
 }
 
-void obj_fd_forget(obj_ctx *c, uint32_t drive, uint64_t id)
+void obj_fd_forget(obj_ctx *c, const obj_drive *d, uint64_t id)
 {
+    uint32_t drive = drive_key(c->store, d);
     obj_fd *fd = fd_find(c, drive, id);
     if (fd) {
         fd_remove(c, fd);
@@ -203,7 +210,7 @@ int obj_fd_get(obj_ctx *c, const obj_blob *b, unsigned position, tarn_file **out
 {
     tarn_store *s = c->store;
     obj_drive *d = obj_drive_at(s, b->set, position);
-    uint32_t drive = (uint32_t)(d - s->drives);
+    uint32_t drive = drive_key(s, d);
     uint64_t id = b->cls == OBJ_CLASS_SEGMENT ? b->segment : b->blob_id;
     char path[TARN_PATH_BYTES_MAX];
     tarn_file *f = NULL;

@@ -191,6 +191,7 @@ void obj_drive_error(tarn_store *s, obj_drive *d, const char *what, int errno_va
     tarn_sb_init_fixed(&b, mem, sizeof mem);
     tarn_sb_fmt(&b, "%s failed: %s; the drive was taken out. Check it (dmesg, SMART) and start the daemon again.", what,
                 strerror(errno_value));
+    d->vanished = errno_value == ENOENT || errno_value == ENOTDIR || errno_value == ENODEV; /* see watch.c */
     obj_drive_set(s, d, errno_value == EROFS ? TARN_DRIVE_READ_ONLY : TARN_DRIVE_FAILED, b.failed ? what : mem);
     tarn_log(TARN_LOG_ERROR, "drive taken out", "drive", d->path, "operation", what, "error", strerror(errno_value), NULL);
 }

@@ -121,6 +121,7 @@ tarn_err tarn_put_begin(tarn_store *s, const tarn_put_spec *spec, tarn_arena *ar
     p->arena = arena;
     p->spec = *spec;
     p->created_ms = tarn_now_ms();
+    p->epoch = atomic_load(&s->epoch);
     p->blob = (obj_blob){.set = (uint8_t)obj_set_of(s, spec->bucket->name, spec->key),
                          .k = (uint8_t)s->k,
                          .m = (uint8_t)s->m,
@@ -476,6 +477,7 @@ tarn_err tarn_put_prepare(tarn_put *p)
         tarn_err digests = err || p->blob.cls == OBJ_CLASS_SEGMENT ? TARN_OK : check_digests(p);
         if (!err) {
             obj_put_sync_end(p, sync);
+            obj_put_check_drives(p);
             err = digests ? digests : p->err;
         }
         if (!err && p->blob.cls == OBJ_CLASS_SEGMENT) {

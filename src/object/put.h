@@ -35,6 +35,7 @@ struct tarn_put {
     int lost_errno;
     bool pinned, prepared, applied;
     int64_t created_ms;
+    uint64_t epoch; /* of the store at the begin: a drive that joined later has not got what was written */
     tarn_err err;
     /* after prepare */
     tarn_str etag, attrs, layout;
@@ -58,6 +59,8 @@ void obj_put_reap(tarn_put *p); /* waits for the oldest block in flight */
 /* Starts the syncs of a file per shard and of the folders they were created in. *b is NULL where there is nothing to do. */
 tarn_err obj_put_sync_start(tarn_put *p, tarn_batch **b, char (**paths)[TARN_PATH_BYTES_MAX]);
 void obj_put_sync_end(tarn_put *p, tarn_batch *b);
+/* Shards that were written to a drive that is out by now, or is not the one it was. */
+void obj_put_check_drives(tarn_put *p);
 void obj_put_unlink(tarn_put *p); /* what was written goes again */
 void obj_put_punch(tarn_put *p);
 

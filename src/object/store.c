@@ -244,6 +244,12 @@ tarn_err obj_store_meta(tarn_store *s, bool inline_committer, const char *restor
     if (!err) {
         err = tarn_meta_open(&mo, &s->meta);
     }
+    for (size_t i = 0; !err && i < d->n; i++) { /* a drive that missed commits missed data too */
+        obj_drive *drive = &s->drives[s->meta_drives[i]];
+        if (tarn_meta_copy_behind(s->meta, i) && !drive->filling) {
+            (void)obj_drive_stale(s, drive);
+        }
+    }
     tarn_free(d);
     return err;
 }

@@ -68,5 +68,6 @@ void obj_tasks_free(tarn_store *s);
 void obj_heal_main(void *arg); /* the fibers: arg is the store */
 void obj_scrub_main(void *arg);
 void obj_fill_main(void *arg);
+void obj_watch_main(void *arg); /* watch.c */
 
 #endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The watch over drives: once a second it looks whether each drive still is the one that was opened.
+ *
+ *   in use ──identity gone, or another's──▶ FAILED (vanished) ──there again, or blank──▶ NEW (being filled) ──▶ OK
+ *   MISSING at the start ──there, or blank──▶ NEW
+ *
+ * A drive that was taken out by an error of its own stays out while it is the same drive: an error is not retried. A blank one
+ * in its place is used.
+ *
+ * Threads: a fiber on the background loop; drives are looked at on helper threads.
+ */
+#include "upkeep.h"
+
+#define WATCH_PERIOD_MS 1000
+#define WATCH_NAP_MS 200
+#define WATCH_RETRY_LOOKS 10 /* looks between two tries to use a drive that could not be */
+
+typedef struct look_job {
+    tarn_store *s;
+    obj_drive *d;
+    obj_look look;
+    tarn_err err;
+} look_job;
+
+static void look_now(void *arg)
+{
+    look_job *j = arg;
+    j->look = obj_drive_look(j->s, j->d);
+}
+
+static void rejoin_now(void *arg)
+{
+    look_job *j = arg;
+    j->err = obj_drive_rejoin(j->s, j->d, j->look);
+}
+
+/* Its copies of the database are written to files that nobody will find again. */
+static void drop_copies(tarn_store *s, const obj_drive *d)
+{
+    for (size_t i = 0; i < tarn_meta_copies_n(s->meta); i++) {
+        if (&s->drives[s->meta_drives[i]] == d && tarn_meta_copy_drop(s->meta, i) != TARN_OK) {
+            tarn_log(TARN_LOG_ERROR, "too few copies of the metadata are left", NULL);
+        }
+    }
+}
+
+static bool may_come_back(const obj_drive *d, obj_look look)
+{
+    int state = atomic_load(&d->state);
+    switch (look) {
+    case OBJ_LOOK_BLANK:
+    case OBJ_LOOK_OURS:
+        return true;
+    case OBJ_LOOK_SAME: /* mounted again, or its folder was moved back: what it missed is made up for */
+        return d->vanished || state == TARN_DRIVE_MISSING;
+    default:
+        return false;
+    }
+}
+
+static void watch_one(tarn_store *s, obj_drive *d, unsigned *rest)
+{
+    look_job j = {.s = s, .d = d};
+    bool used = obj_drive_readable(d);
+    if (*rest > 0) {
+        --*rest;
+        return;
+    }
+    obj_offload(s, look_now, &j);
+    if (used && j.look != OBJ_LOOK_SAME) {
+        d->vanished = true;
+        obj_drive_set(s, d, TARN_DRIVE_FAILED, "vanished, or is not the drive that was opened: bring it back, or give an empty folder");
+        tarn_log(TARN_LOG_ERROR, "drive taken out", "drive", d->path, "operation", "looking at its identity", "error", "it is gone", NULL);
+        drop_copies(s, d);
+        return;
+    }
+    if (!used && j.look == OBJ_LOOK_NONE) {
+        d->vanished = true;
+    }
+    if (used || !may_come_back(d, j.look) || !tarn_store_writable(s)) {
+        return;
+    }
+    obj_offload(s, rejoin_now, &j);
+    if (j.err) {
+        *rest = WATCH_RETRY_LOOKS;
+        tarn_log(TARN_LOG_WARN, "drive cannot be used yet", "drive", d->path, "error", tarn_err_get(j.err)->name, NULL);
+    }
+}
+
+void obj_watch_main(void *arg)
+{
+    tarn_store *s = arg;
+    obj_background *b = s->background;
+    unsigned rest[OBJ_DRIVES_MAX] = {0}, naps = 0;
+    while (!atomic_load(&b->stop) && !tarn_loop_stopping(b->loop)) {
+        tarn_sleep_ms(WATCH_NAP_MS);
+        if (++naps < WATCH_PERIOD_MS / WATCH_NAP_MS) {
+            continue;
+        }
+        naps = 0;
+        for (size_t i = 0; i < s->drives_n && !atomic_load(&b->stop); i++) {
+            watch_one(s, &s->drives[i], &rest[i]);
+        }
+    }
+}
