@@ -187,7 +187,12 @@ static int sync_file(tarn_file *f)
     return tarn_file_fs(f)->sync(tarn_file_fs(f), tarn_file_handle(f), false);
 }
 
-/* One chunk from the chosen copy; database pages whose checksum is wrong are taken from another copy that has them right. */
+static bool page_there(const uint8_t *page, uint64_t off)
+{
+    return meta_page_check(page, META_PAGE_BYTES, off) && !meta_page_blank(page, META_PAGE_BYTES);
+}
+
+/* One chunk from the chosen copy; database pages that are wrong or empty are taken from another copy that has them. */
 static int chunk_read(meta_mirror *v, const meta_copy *from, meta_which which, uint8_t *buf, size_t n, uint64_t off)
 {
     int64_t got = tarn_file_pread_sync(from->files[which], buf, n, off);
@@ -197,7 +202,7 @@ static int chunk_read(meta_mirror *v, const meta_copy *from, meta_which which, u
     if ((size_t)got != n)
         return -EIO;
     for (size_t at = 0; which == META_DB && at + META_PAGE_BYTES <= n; at += META_PAGE_BYTES) {
-        if (meta_page_check(buf + at, META_PAGE_BYTES, off + at))
+        if (page_there(buf + at, off + at))
             continue;
         for (size_t i = 0; i < v->n; i++) {
             const meta_copy *c = &v->copies[i];
@@ -205,7 +210,7 @@ static int chunk_read(meta_mirror *v, const meta_copy *from, meta_which which, u
             if (c == from || !content_usable(c) || c->gen.generation != v->generation)
                 continue;
             if (tarn_file_pread_sync(c->files[which], page, sizeof(page), off + at) == (int64_t)sizeof(page) &&
-                meta_page_check(page, sizeof(page), off + at)) {
+                page_there(page, off + at)) {
                 memcpy(buf + at, page, sizeof(page));
                 break;
             }
@@ -238,6 +243,66 @@ static int file_copy(meta_mirror *v, const meta_copy *from, meta_copy *to, meta_
     return e;
 }
 
+static void copy_lost(meta_mirror *v, meta_copy *c, int e)
+{
+    tarn_log(TARN_LOG_ERROR, "metadata copy cannot be used", "folder", c->dir, "error", strerrordesc_np(-e), NULL);
+    if (atomic_exchange(&c->good, false))
+        atomic_fetch_sub(&v->good_n, 1);
+    if (v->on_drive_failed != NULL)
+        v->on_drive_failed(v->ctx, c->index, -e);
+}
+
+/* Pages of the database from off to the end. */
+static int tail_copy(meta_mirror *v, const meta_copy *from, meta_copy *to, uint64_t off, uint64_t end)
+{
+    uint8_t *buf = tarn_malloc(COPY_CHUNK_BYTES);
+    int e = buf == NULL ? -ENOMEM : 0;
+
+    for (off -= off % META_PAGE_BYTES; off < end && e == 0; off += COPY_CHUNK_BYTES) {
+        size_t n = end - off < COPY_CHUNK_BYTES ? (size_t)(end - off) : COPY_CHUNK_BYTES;
+        e = chunk_read(v, from, META_DB, buf, n, off);
+        if (e == 0) {
+            int64_t put = tarn_file_pwrite_sync(to->files[META_DB], buf, n, off);
+            e = put < 0 ? (int)put : (size_t)put == n ? 0 : -EIO;
+        }
+    }
+    if (e == 0)
+        e = sync_file(to->files[META_DB]);
+    tarn_free(buf);
+    return e;
+}
+
+/*
+ * Copies of the newest generation may end at different places: a checkpoint came further on one than on another, or a drive
+ * has lost the end of its file. The longest has all; no length may be taken from another one.
+ */
+static void lengths_level(meta_mirror *v)
+{
+    meta_copy *longest = NULL;
+    uint64_t end = 0, size;
+
+    for (size_t i = 0; i < v->n; i++) {
+        meta_copy *c = &v->copies[i];
+        if (content_usable(c) && c->gen.generation == v->generation && file_size(c->files[META_DB], &size) == 0 && size > end) {
+            longest = c;
+            end = size;
+        }
+    }
+    for (size_t i = 0; longest != NULL && i < v->n; i++) {
+        meta_copy *c = &v->copies[i];
+        if (c == longest || !content_usable(c) || c->gen.generation != v->generation)
+            continue;
+        int e = file_size(c->files[META_DB], &size);
+        if (e == 0 && size < end) {
+            tarn_logf(TARN_LOG_WARN, "metadata copy lengthened", "%s ends at %llu, %s at %llu", c->dir, (unsigned long long)size,
+                      longest->dir, (unsigned long long)end);
+            e = tail_copy(v, longest, c, size, end);
+        }
+        if (e != 0)
+            copy_lost(v, c, e);
+    }
+}
+
 /* Same generation: the log of the chosen copy and the size of its database. */
 static int copy_level(meta_mirror *v, const candidate *from, meta_copy *to, uint64_t db_size, bool *from_failed)
 {
@@ -264,15 +329,6 @@ static int copy_rebuild(meta_mirror *v, const candidate *from, meta_copy *to, ui
     if (e == 0)
         e = file_copy(v, from->copy, to, META_WAL, from->wal.bytes, from_failed);
     return e;
-}
-
-static void copy_lost(meta_mirror *v, meta_copy *c, int e)
-{
-    tarn_log(TARN_LOG_ERROR, "metadata copy cannot be used", "folder", c->dir, "error", strerrordesc_np(-e), NULL);
-    if (atomic_exchange(&c->good, false))
-        atomic_fetch_sub(&v->good_n, 1);
-    if (v->on_drive_failed != NULL)
-        v->on_drive_failed(v->ctx, c->index, -e);
 }
 
 /*
@@ -375,6 +431,8 @@ static tarn_err start_existing(meta_mirror *v)
     tarn_err err = records_judge(v);
     bool level = false;
 
+    if (err == TARN_OK)
+        lengths_level(v);
     while (err == TARN_OK && !level) { /* each failure takes a copy out, so this ends */
         err = choose(v, &from);
         level = err == TARN_OK && copies_level(v, &from);

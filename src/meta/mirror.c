@@ -20,6 +20,7 @@
  * until the store closes, so a reader never sees a descriptor go away.
  */
 #include "frames.h"
+#include "page.h"
 #include "vfs.h"
 
 #include <errno.h>
@@ -379,7 +380,7 @@ bool meta_mirror_sync_running(meta_mirror *v, int *result)
 /* ------------------------------------------------------------------ reading */
 static void read_again(const meta_copy *c, int64_t got, uint64_t n, uint64_t off)
 {
-    const char *why = got < 0 ? strerrordesc_np((int)-got) : (uint64_t)got < n ? "the file is too short" : "checksum of the page is wrong";
+    const char *why = got < 0 ? strerrordesc_np((int)-got) : (uint64_t)got < n ? "the file is too short" : "the page is wrong or empty";
     tarn_logf(TARN_LOG_WARN, "metadata copy read again from another drive", "%s: %s at %llu", c->dir, why, (unsigned long long)off);
 }
 
@@ -387,7 +388,7 @@ int64_t meta_mirror_read(meta_mirror *v, meta_which which, void *buf, size_t n, 
                          bool (*check)(const void *buf, size_t n, uint64_t off))
 {
     size_t first = atomic_load_explicit(&v->read_from, memory_order_relaxed);
-    const meta_copy *shorter = NULL; /* of those that end before n bytes the one that has most */
+    const meta_copy *shorter = NULL; /* of those that end before n bytes, or have an empty page there, the one that has most */
     int64_t worst = -EIO, most = -1;
 
     for (size_t k = 0; k < v->n; k++) {
@@ -396,7 +397,8 @@ int64_t meta_mirror_read(meta_mirror *v, meta_which which, void *buf, size_t n, 
         if (!atomic_load_explicit(&c->good, memory_order_acquire))
             continue;
         int64_t got = tarn_file_pread_sync(c->files[which], buf, n, off);
-        if (got == (int64_t)n && (check == NULL || check(buf, n, off)) &&
+        bool blank = got == (int64_t)n && which == META_DB && check != NULL && meta_page_blank(buf, n);
+        if (!blank && got == (int64_t)n && (check == NULL || check(buf, n, off)) &&
             (which != META_WAL || v->frames == NULL || meta_frames_right(v->frames, buf, n, off))) {
             if (shorter != NULL)
                 read_again(shorter, most, n, off);
@@ -404,7 +406,7 @@ int64_t meta_mirror_read(meta_mirror *v, meta_which which, void *buf, size_t n, 
                 atomic_store_explicit(&v->read_from, i, memory_order_relaxed);
             return got;
         }
-        if (got >= 0 && got < (int64_t)n) {
+        if (blank || (got >= 0 && got < (int64_t)n)) {
             shorter = got > most ? c : shorter;
             most = got > most ? got : most;
             continue;

@@ -49,8 +49,9 @@ void meta_page_seal(void *page, size_t n, uint64_t off)
     }
 }
 
-static bool all_zero(const uint8_t *p, size_t n)
+bool meta_page_blank(const void *page, size_t n)
 {
+    const uint8_t *p = page;
     return p[0] == 0 && memcmp(p, p + 1, n - 1) == 0;
 }
 
@@ -62,7 +63,7 @@ bool meta_page_check(const void *page, size_t n, uint64_t off)
 
     for (int i = 0; i < 4; i++)
         right = right && tail[i] == (uint8_t)(sum >> (8 * i)) && tail[4 + i] == (uint8_t)(number >> (8 * i));
-    return right || all_zero(page, n);
+    return right || meta_page_blank(page, n);
 }
 
 /* ------------------------------------------------------------------ the log */

@@ -15,6 +15,8 @@
 void meta_page_seal(void *page, size_t n, uint64_t off);
 /* Right, or a page that was never written (all zero). */
 bool meta_page_check(const void *page, size_t n, uint64_t off);
+/* All zero: never written; or what a drive gives that lost it. Only the other copies can tell. */
+bool meta_page_blank(const void *page, size_t n);
 
 typedef struct meta_wal_extent {
     bool valid;        /* the header is right */

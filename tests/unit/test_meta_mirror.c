@@ -471,6 +471,56 @@ static void test_log_is_cut_in_use(void **state)
     rotten_log_in_use(43, true);
 }
 
+/* The first drives' databases are cut to a half, while the store is open or closed, after a clean end or a crash: no answer is
+ * wrong, and no other copy is cut to their length. */
+static void database_cut(uint64_t seed, bool open, bool crash)
+{
+    store *t = store_new(3, 2, seed);
+
+    store_open(t);
+    write_some(t, 150);
+    assert_int_equal(tarn_meta_checkpoint(t->m), TARN_OK);
+    write_some(t, 20);
+    for (int part = 0; part < 2; part++) {
+        if ((part == 0) != open) { /* the store ends before or after the cut */
+            t->s->off = crash;
+            store_close(t);
+            if (crash)
+                sim_power_on(t->s);
+            continue;
+        }
+        for (int n = 0; n < 2; n++) {
+            char path[64];
+            tarn_sb b;
+            tarn_sb_init_fixed(&b, path, sizeof(path));
+            tarn_sb_fmt(&b, "/%d/" META_VFS_DB_NAME, n);
+            sim_file *f = sim_find(t->s, path);
+            assert_true(f->now_n > 16 * META_PAGE_BYTES);
+            f->now_n /= 2;
+        }
+    }
+    store_open(t);
+    pairs_check(t);
+    write_some(t, 50);
+    integrity_check(t);
+    store_close(t);
+    store_open(t);
+    pairs_check(t);
+    integrity_check(t);
+    store_free(t);
+}
+
+static void test_database_is_cut(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 50; seed < 52; seed++) {
+        database_cut(seed, false, false);
+        database_cut(seed, false, true);
+        database_cut(seed, true, false);
+        database_cut(seed, true, true);
+    }
+}
+
 static void test_read_errors_fail_over(void **state)
 {
     store *t = store_new(2, 1, 12);
@@ -703,6 +753,7 @@ int main(void)
         cmocka_unit_test(test_misdirected_page),
         cmocka_unit_test(test_rotten_log),
         cmocka_unit_test(test_log_rots_in_use),
+        cmocka_unit_test(test_database_is_cut),
         cmocka_unit_test(test_log_is_cut_in_use),
         cmocka_unit_test(test_read_errors_fail_over),
         cmocka_unit_test(test_in_use),
