@@ -212,8 +212,6 @@ tarn_err meta_mirror_add(meta_mirror *v, const meta_copy *c)
     atomic_store(&v->copies[i].good, true);
     atomic_fetch_add(&v->good_n, 1);
     atomic_store(&v->n, i + 1); /* readers may take it from here on */
-    if (v->record_copies < v->good_n)
-        v->record_copies = (uint32_t)atomic_load(&v->good_n);
     return TARN_OK;
 }
 

@@ -870,9 +870,20 @@ static int prepare(tarn_store *s, obj_drive *d, obj_look look)
     return rc == 0 ? make_dirs(s, d) : rc;
 }
 
+/* Its copies of the database are written to files that nobody will find again. */
+void obj_drive_drop_copies(tarn_store *s, const obj_drive *d)
+{
+    for (size_t i = 0; i < tarn_meta_copies_n(s->meta); i++) {
+        if (&s->drives[s->meta_drives[i]] == d && tarn_meta_copy_drop(s->meta, i) != TARN_OK) {
+            tarn_log(TARN_LOG_ERROR, "too few copies of the metadata are left", NULL);
+        }
+    }
+}
+
 tarn_err obj_drive_rejoin(tarn_store *s, obj_drive *d, obj_look look)
 {
     char path[TARN_PATH_BYTES_MAX];
+    obj_drive_drop_copies(s, d);
     size_t copy = tarn_meta_copies_n(s->meta);
     if (copy >= OBJ_DRIVES_MAX || !obj_path(d, "meta", path)) {
         return TARN_E_LIMIT;

@@ -198,6 +198,7 @@ typedef enum obj_look {
 } obj_look;
 obj_look obj_drive_look(tarn_store *s, const obj_drive *d);
 /* A drive that is not used (blank, or ours) is used again: locked, marked to be filled, with a copy of the database. Synchronous. */
+void obj_drive_drop_copies(tarn_store *s, const obj_drive *d); /* what is still open of its folder */
 tarn_err obj_drive_rejoin(tarn_store *s, obj_drive *d, obj_look look);
 /* A drive that is in use had missed commits: it is filled again. */
 tarn_err obj_drive_stale(tarn_store *s, obj_drive *d);

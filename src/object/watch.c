@@ -35,16 +35,6 @@ static void rejoin_now(void *arg)
     j->err = obj_drive_rejoin(j->s, j->d, j->look);
 }
 
-/* Its copies of the database are written to files that nobody will find again. */
-static void drop_copies(tarn_store *s, const obj_drive *d)
-{
-    for (size_t i = 0; i < tarn_meta_copies_n(s->meta); i++) {
-        if (&s->drives[s->meta_drives[i]] == d && tarn_meta_copy_drop(s->meta, i) != TARN_OK) {
-            tarn_log(TARN_LOG_ERROR, "too few copies of the metadata are left", NULL);
-        }
-    }
-}
-
 static bool may_come_back(const obj_drive *d, obj_look look)
 {
     int state = atomic_load(&d->state);
@@ -72,7 +62,7 @@ static void watch_one(tarn_store *s, obj_drive *d, unsigned *rest)
         d->vanished = true;
         obj_drive_set(s, d, TARN_DRIVE_FAILED, "vanished, or is not the drive that was opened: bring it back, or give an empty folder");
         tarn_log(TARN_LOG_ERROR, "drive taken out", "drive", d->path, "operation", "looking at its identity", "error", "it is gone", NULL);
-        drop_copies(s, d);
+        obj_drive_drop_copies(s, d);
         return;
     }
     if (!used && j.look == OBJ_LOOK_NONE) {
