@@ -108,7 +108,8 @@ typedef struct meta_mirror {
  * drives are full (nobody was taken out), -EIO when too few copies are left. One thread at a time. */
 int meta_mirror_run(meta_mirror *v, const meta_job *job);
 /* From the first copy that can. `check` (may be NULL) says whether the bytes are right; a copy that ends before n bytes,
- * or has an empty page of the database there, is believed only when none has more. Count of bytes or negative errno (-EBADMSG: no copy passed the check). Any thread. */
+ * or has an empty page of the database there, is believed only when none has more. Count of bytes or negative errno (-EBADMSG: no copy
+ * passed the check). Any thread. */
 int64_t meta_mirror_read(meta_mirror *v, meta_which which, void *buf, size_t n, uint64_t off,
                          bool (*check)(const void *buf, size_t n, uint64_t off));
 /* Syncs the database of all good copies in the background; one at a time. The rest is the writer's: poll says whether it is

@@ -21,7 +21,7 @@ typedef struct obj_check {
     uint32_t corrupt;     /* shards with a block, header or trailer that is wrong */
     uint32_t unreachable; /* shards on drives that are out */
     uint32_t lost;        /* blobs of which too few good shards are left to rebuild the rest */
-    uint32_t unreadable;  /* blobs that too few drives are there for now */
+    uint32_t unreadable;  /* blobs that have too few drives at present */
 } obj_check;
 /* Reads every shard of a blob: header, blocks, trailer. Nothing is changed. */
 tarn_err obj_check_blob(tarn_store *s, const obj_blob *b, obj_check *c);

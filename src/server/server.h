@@ -84,8 +84,8 @@ tarn_exit tarn_workers_start(tarn_server *s);
 tarn_worker *tarn_workers_idlest(tarn_server *s);
 unsigned tarn_workers_connections(const tarn_server *s);
 void tarn_workers_drain(tarn_server *s); /* asks them, does not wait; the second time it cuts off */
-void tarn_workers_stop(tarn_server *s); /* ends the loops and joins their threads */
-void tarn_workers_free(tarn_server *s); /* after tarn_setup_undo */
+void tarn_workers_stop(tarn_server *s);  /* ends the loops and joins their threads */
+void tarn_workers_free(tarn_server *s);  /* after tarn_setup_undo */
 
 /* accept.c: accepts and takes signals until the process is to end. */
 void tarn_serve(tarn_server *s, int signals_fd);

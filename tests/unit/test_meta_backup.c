@@ -138,7 +138,7 @@ static void restore_goes_over_what_is_there(void **state)
 
 static void flip(const char *path, off_t at)
 {
-    uint8_t b;
+    uint8_t b = 0;
     int fd = open(path, O_RDWR | O_CLOEXEC);
 
     assert_true(fd >= 0 && pread(fd, &b, 1, at) == 1);
