@@ -2,7 +2,7 @@
 # What a machine needs: Debian's packages and the builds. Sourced by tests/run and deploy/quickstart.
 
 T_BUILD_PACKAGES=(cmake ninja-build gcc libc6-dev pkg-config libssl-dev libjansson-dev libsqlite3-dev liburing-dev libisal-dev libexpat1-dev)
-T_TEST_PACKAGES=(clang-14 clang-format-14 libclang-rt-14-dev libcmocka-dev python3-venv curl git xz-utils ca-certificates)
+T_TEST_PACKAGES=(make procps clang-14 clang-format-14 libclang-rt-14-dev libcmocka-dev python3-venv curl git xz-utils ca-certificates)
 
 # need_packages PACKAGE...: installs those that are missing; says so, and how to do it by hand where it may not
 need_packages() {

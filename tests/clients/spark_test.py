@@ -3,9 +3,8 @@
 import glob
 import os
 import shlex
-import sys
 
-from steps import main, paste, same, shell, step, unique, warehouse
+from steps import absent, main, paste, same, shell, step, unique, warehouse
 
 NS = unique("lesson", "_")
 
@@ -14,8 +13,7 @@ def java_17():
     for d in [os.environ.get("JAVA_HOME", ""), *sorted(glob.glob("/usr/lib/jvm/*17*"))]:
         if os.access(os.path.join(d, "bin", "java"), os.X_OK):
             return d
-    print("Java 17 is not here")
-    sys.exit(77)
+    return absent("Java 17 is not here")
 
 
 os.environ |= {"JAVA_HOME": java_17(), "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -7,21 +7,15 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 import time
 import urllib.request
 import zipfile
 
-from steps import main, paste, same, step, warehouse
+from steps import absent, main, paste, same, step, warehouse
 
 VERSION = "483"
 HERE = os.path.join(os.environ["TARN_CLIENTS"], "trino")
 HOME = os.path.join(os.getcwd(), "trino")
-
-
-def absent(why):
-    print(why)
-    sys.exit(77)
 
 
 def java_25():
