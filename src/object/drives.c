@@ -4,7 +4,7 @@
  *
  * A drive's identity is the record <drive>/tarn/format (two copies, FORMAT_COPY_APART apart, written one after the other).
  * Its state byte: FRESH while a new deployment is being formatted, FILLING for a drive that replaced another one and has
- * not got all its shards yet, READY.
+ * not got all its shards yet, AWAY for one that missed writes and is checked and filled, READY.
  *
  *   OK, NEW ──write error──▶ FAILED      OK, NEW ──EROFS──▶ READ_ONLY      NEW ──filled──▶ OK
  *   MISSING, FOREIGN, MISPLACED, FAILED: until the next start
@@ -28,7 +28,7 @@
 
 static const char format_magic[8] = {'T', 'A', 'R', 'N', 'F', 'M', 'T', '1'};
 
-typedef enum format_state { FORMAT_READY = 0, FORMAT_FILLING = 1, FORMAT_FRESH = 2 } format_state; /* on disk */
+typedef enum format_state { FORMAT_READY = 0, FORMAT_FILLING = 1, FORMAT_FRESH = 2, FORMAT_AWAY = 3 } format_state; /* on disk */
 
 typedef struct format_record {
     uint8_t deployment[16], drive[16];
@@ -233,7 +233,7 @@ static bool record_unpack(const char *p, format_record *out)
     (void)tarn_rd_le32(&r);
     uint64_t sum = tarn_rd_le64(&r);
     if (r.failed || memcmp(magic.p, format_magic, sizeof format_magic) != 0 || version != FORMAT_VERSION || bytes != FORMAT_BYTES ||
-        sum != tarn_crc64(0, p, FORMAT_BYTES - 8) || state > FORMAT_FRESH) {
+        sum != tarn_crc64(0, p, FORMAT_BYTES - 8) || state > FORMAT_AWAY) {
         return false;
     }
     memcpy(rec.deployment, deployment.p, 16);
@@ -639,8 +639,11 @@ static tarn_err adopt_formatted(opening *o, size_t i)
         return TARN_OK;
     }
     memcpy(d->uuid, rec->drive, 16);
-    d->filling = rec->state == FORMAT_FILLING;
-    obj_drive_set(o->s, d, d->filling ? TARN_DRIVE_NEW : TARN_DRIVE_OK, d->filling ? "replaced; being filled from the other drives" : "");
+    d->filling = rec->state == FORMAT_FILLING || rec->state == FORMAT_AWAY;
+    obj_drive_set(o->s, d, d->filling ? TARN_DRIVE_NEW : TARN_DRIVE_OK,
+                  rec->state == FORMAT_FILLING ? "replaced; being filled from the other drives"
+                  : d->filling                 ? "was away; being filled from the other drives"
+                                               : "");
     tarn_err err = lock_drive(o, d, false);
     if (!err && obj_drive_writable(d)) {
         int rc = make_dirs(o->s, d);
@@ -698,7 +701,7 @@ static tarn_err adopt(opening *o)
     return err;
 }
 
-/* Every set must be readable from drives that have been filled. */
+/* Every set must be readable from drives that have been filled. One that was only away has nearly everything, and counts. */
 static tarn_err check_quorum(opening *o)
 {
     tarn_store *s = o->s;
@@ -707,7 +710,9 @@ static tarn_err check_quorum(opening *o)
         const obj_drive *bad = NULL;
         for (unsigned i = 0; i < s->n; i++) {
             const obj_drive *d = obj_drive_at(s, set, i);
-            bool ok = obj_drive_readable(d) && !d->filling;
+            const inspection *in = &o->in[d - s->drives];
+            bool away = in->what == SEEN_FORMATTED && in->rec.state == FORMAT_AWAY;
+            bool ok = obj_drive_readable(d) && (!d->filling || away);
             good += ok ? 1 : 0;
             bad = ok || bad ? bad : d;
         }
@@ -831,7 +836,7 @@ tarn_err obj_drive_filled(tarn_store *s, obj_drive *d)
 
 tarn_err obj_drive_stale(tarn_store *s, obj_drive *d)
 {
-    tarn_err err = record_state(s, d, FORMAT_FILLING);
+    tarn_err err = record_state(s, d, FORMAT_AWAY);
     if (!err) {
         d->filling = true;
         obj_drive_set(s, d, TARN_DRIVE_NEW, "was away; " FILLING_REASON);
@@ -864,7 +869,9 @@ static int prepare(tarn_store *s, obj_drive *d, obj_look look)
     inspection in = drive_inspect(s, d);
     if (rc == 0 && in.what == SEEN_FORMATTED) {
         memcpy(d->uuid, in.rec.drive, 16);
-        in.rec.state = FORMAT_FILLING;
+        if (in.rec.state != FORMAT_FILLING) {
+            in.rec.state = FORMAT_AWAY;
+        }
         rc = -record_write(s, d, &in.rec);
     }
     return rc == 0 ? make_dirs(s, d) : rc;
