@@ -41,6 +41,7 @@ typedef struct tarn_drive_info {
     const char *reason; /* for a person; "" when OK */
     unsigned set, position;
     uint64_t total_bytes, free_bytes;
+    bool slow; /* in use, but avoided for a while because it was late */
 } tarn_drive_info;
 typedef struct tarn_store_options {
     tarn_fs *fs;

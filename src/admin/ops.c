@@ -173,6 +173,7 @@ static void drive_json(tarn_sb *b, const tarn_drive_info *d)
     number(b, "position", d->position);
     number(b, "totalBytes", d->total_bytes);
     number(b, "freeBytes", d->free_bytes);
+    yes_no(b, "slow", d->slow);
     tarn_sb_char(b, '}');
 }
 

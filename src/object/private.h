@@ -36,6 +36,7 @@
 #define OBJ_SEGMENT_OBJECT_DEFAULT (4ull << 20)
 #define OBJ_HEADER_BYTES_MAX (256 * 1024)
 #define OBJ_IO_DEADLINE_MS 30000 /* a drive that takes longer is given up for this request */
+#define OBJ_SLOW_MS 1000         /* so long a write waits for a drive when the others are enough */
 #define OBJ_HEDGE_MS 2000        /* a read that takes longer is answered from parity */
 #define OBJ_PIN_SHARDS 64
 #define OBJ_GARBAGE_MIN_AGE_MS 10000 /* between the deletion of a row and of its data */
@@ -124,10 +125,11 @@ typedef struct obj_drive {
     _Atomic(const char *) reason;
     tarn_file *lock;
     uint8_t uuid[16];
-    atomic_bool filling;     /* format record says: not healed yet */
-    atomic_bool vanished;    /* it went out because its identity was gone: it may come back */
-    _Atomic uint64_t joined; /* store->epoch when it (re)joined; what was opened before that is not on it */
-    bool direct;             /* takes O_DIRECT writes: large data then goes past the page cache */
+    atomic_bool filling;                     /* format record says: not healed yet */
+    _Atomic uint64_t slow_until_ns, slow_ms; /* slow.c */
+    atomic_bool vanished;                    /* it went out because its identity was gone: it may come back */
+    _Atomic uint64_t joined;                 /* store->epoch when it (re)joined; what was opened before that is not on it */
+    bool direct;                             /* takes O_DIRECT writes: large data then goes past the page cache */
 } obj_drive;
 #define OBJ_REASON_BYTES_MAX 1024
 
@@ -175,6 +177,24 @@ struct tarn_store {
 };
 
 obj_drive *obj_drive_at(tarn_store *s, unsigned set, unsigned position);
+/* Slow drives (slow.c). */
+bool obj_drive_slow(const obj_drive *d);
+void obj_drive_late(obj_drive *d, const char *what);
+/* Is it slow, and are the others of its set enough for a write? */
+bool obj_drive_skipped(tarn_store *s, const obj_drive *d);
+/*
+ * Waits for a batch; `who` tells of an operation which bit is its. Bits of those that are late while at least `need` others
+ * have succeeded; 0 when all have ended, or when time is up and those that have not ended failed.
+ */
+uint16_t obj_batch_settle(tarn_batch *b, unsigned (*who)(const tarn_op *op), unsigned need);
+/* Files to be created, all at once; from the heap, and given away with the call. */
+typedef struct obj_opens {
+    char paths[TARN_SET_DRIVES_MAX][TARN_PATH_BYTES_MAX]; /* "": none */
+    bool direct[TARN_SET_DRIVES_MAX];
+    tarn_file *files[TARN_SET_DRIVES_MAX];
+} obj_opens;
+tarn_err obj_open_many(tarn_store *s, obj_opens *o, tarn_file **files, int *results, uint16_t *late);
+
 bool obj_drive_readable(const obj_drive *d);
 bool obj_drive_writable(const obj_drive *d);
 /* An operation on the drive failed with this (positive) errno: takes the drive out where that is what it means. */

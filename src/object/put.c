@@ -469,10 +469,9 @@ static tarn_err pack_layout(tarn_put *p)
 tarn_err tarn_put_prepare(tarn_put *p)
 {
     tarn_batch *sync = NULL;
-    char(*paths)[TARN_PATH_BYTES_MAX] = NULL;
     tarn_err err = p->err ? p->err : flush_rest(p);
     if (!err) {
-        err = obj_put_sync_start(p, &sync, &paths);
+        err = obj_put_sync_start(p, &sync);
         /* A file's digest ends while the drives sync. Records of one segment are synced together, and hashed together then. */
         tarn_err digests = err || p->blob.cls == OBJ_CLASS_SEGMENT ? TARN_OK : check_digests(p);
         if (!err) {
@@ -484,7 +483,6 @@ tarn_err tarn_put_prepare(tarn_put *p)
             err = check_digests(p);
         }
         tarn_batch_release(sync);
-        tarn_free(paths);
     }
     if (!err) {
         err = pack_layout(p);

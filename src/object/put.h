@@ -57,7 +57,7 @@ tarn_err obj_put_flush(tarn_put *p, bool last);
 tarn_err obj_put_trailers(tarn_put *p);
 void obj_put_reap(tarn_put *p); /* waits for the oldest block in flight */
 /* Starts the syncs of a file per shard and of the folders they were created in. *b is NULL where there is nothing to do. */
-tarn_err obj_put_sync_start(tarn_put *p, tarn_batch **b, char (**paths)[TARN_PATH_BYTES_MAX]);
+tarn_err obj_put_sync_start(tarn_put *p, tarn_batch **b);
 void obj_put_sync_end(tarn_put *p, tarn_batch *b);
 /* Shards that were written to a drive that is out by now, or is not the one it was. */
 void obj_put_check_drives(tarn_put *p);

@@ -58,6 +58,39 @@ void obj_put_take_segment(tarn_put *p)
     }
 }
 
+static obj_drive *shard_drive(const tarn_put *p, unsigned shard)
+{
+    return obj_drive_at(p->s, p->blob.set, obj_blob_drive(&p->blob, shard, p->s->n));
+}
+
+static unsigned who(const tarn_op *op)
+{
+    return (unsigned)(uintptr_t)op->ctx;
+}
+
+/* errno 0: nothing was wrong. */
+static void lose_or_late(tarn_put *p, unsigned shard, uint16_t late, const char *what, int errno_value)
+{
+    if (late & (1u << shard)) {
+        obj_drive_late(shard_drive(p, shard), what);
+        obj_put_lose_shard(p, shard, what, 0);
+    } else if (errno_value != 0) {
+        obj_put_lose_shard(p, shard, what, errno_value);
+    }
+}
+
+/* Waits for the batch; shards that failed, or are late while the others are enough, are lost. */
+static void settle(tarn_put *p, tarn_batch *b, const char *what)
+{
+    uint16_t late = obj_batch_settle(b, who, p->s->write_quorum);
+    for (size_t i = 0; i < tarn_batch_count(b); i++) {
+        const tarn_op *op = tarn_batch_op(b, i);
+        if (!op->finished || op->result < 0) {
+            lose_or_late(p, who(op), op->finished ? 0 : late, what, op->finished ? (int)-op->result : EIO);
+        }
+    }
+}
+
 /*
  * Space for all of it: writes then neither extend the file nor wait for each other, and a full drive shows at once. Of no
  * use through the page cache, or where the size isn't known.
@@ -79,11 +112,11 @@ static tarn_err allocate_files(tarn_put *p)
         }
     }
     tarn_batch_submit(b);
-    (void)tarn_batch_wait(b, tarn_batch_count(b), TARN_IO_NO_TIMEOUT);
+    uint16_t late = obj_batch_settle(b, who, p->s->write_quorum);
     for (size_t i = 0; i < tarn_batch_count(b); i++) {
         const tarn_op *op = tarn_batch_op(b, i);
-        if (op->result < 0 && op->result != -EOPNOTSUPP) {
-            obj_put_lose_shard(p, (unsigned)(uintptr_t)op->ctx, "allocating a file", (int)-op->result);
+        if (!op->finished || (op->result < 0 && op->result != -EOPNOTSUPP)) {
+            lose_or_late(p, who(op), op->finished ? 0 : late, "allocating a file", op->finished ? (int)-op->result : EIO);
         }
     }
     tarn_batch_release(b);
@@ -93,40 +126,28 @@ static tarn_err allocate_files(tarn_put *p)
 tarn_err obj_put_open_files(tarn_put *p)
 {
     tarn_store *s = p->s;
-    unsigned n = obj_put_shards(p), asked = 0;
-    char(*paths)[TARN_PATH_BYTES_MAX] = tarn_calloc(n, TARN_PATH_BYTES_MAX);
-    tarn_batch *b = tarn_batch_new(n);
-    if (!paths || !b) {
-        tarn_free(paths);
-        tarn_batch_release(b);
+    unsigned n = obj_put_shards(p);
+    uint16_t late = 0;
+    int results[TARN_SET_DRIVES_MAX] = {0};
+    obj_opens *o = tarn_calloc(1, sizeof *o);
+    if (!o) {
         return TARN_E_NO_MEMORY;
     }
     for (unsigned i = 0; i < n; i++) {
-        obj_drive *d = obj_drive_at(s, p->blob.set, obj_blob_drive(&p->blob, i, s->n));
-        if (!obj_drive_writable(d) || !obj_path_blob(d, &p->blob, paths[i])) {
+        obj_drive *d = shard_drive(p, i);
+        o->direct[i] = d->direct;
+        if (!obj_drive_writable(d) || obj_drive_skipped(s, d) || !obj_path_blob(d, &p->blob, o->paths[i])) {
+            o->paths[i][0] = '\0';
             obj_put_lose_shard(p, i, "file", 0);
-            continue;
-        }
-        *tarn_batch_add(b) = (tarn_op){.code = TARN_OP_OPEN,
-                                       .fs = s->fs,
-                                       .path = paths[i],
-                                       .flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | (d->direct ? O_DIRECT : 0),
-                                       .mode = 0644,
-                                       .file_out = &p->files[i],
-                                       .ctx = (void *)(uintptr_t)i};
-        asked++;
-    }
-    tarn_batch_submit(b);
-    (void)tarn_batch_wait(b, asked, TARN_IO_NO_TIMEOUT);
-    for (size_t i = 0; i < tarn_batch_count(b); i++) {
-        const tarn_op *op = tarn_batch_op(b, i);
-        if (op->result < 0) {
-            obj_put_lose_shard(p, (unsigned)(uintptr_t)op->ctx, "creating a file", (int)-op->result);
         }
     }
-    tarn_batch_release(b);
-    tarn_free(paths);
-    return p->err ? p->err : allocate_files(p);
+    tarn_err err = obj_open_many(s, o, p->files, results, &late);
+    for (unsigned i = 0; !err && i < n; i++) {
+        if (results[i] < 0) {
+            lose_or_late(p, i, late, "creating a file", -results[i]);
+        }
+    }
+    return err ? err : p->err ? p->err : allocate_files(p);
 }
 
 /* ------------------------------------------------------------------ blocks on their way to the drives */
@@ -166,13 +187,7 @@ static flight_memory *flight_new(tarn_put *p, obj_block *blk, size_t extra_n, ui
 void obj_put_reap(tarn_put *p)
 {
     tarn_batch *b = p->flight[0];
-    (void)tarn_batch_wait(b, tarn_batch_count(b), tarn_mono_ns() + OBJ_IO_DEADLINE_MS * 1000000ull);
-    for (size_t i = 0; i < tarn_batch_count(b); i++) {
-        const tarn_op *op = tarn_batch_op(b, i);
-        if (!op->finished || op->result < 0) {
-            obj_put_lose_shard(p, (unsigned)(uintptr_t)op->ctx, "writing", op->finished ? (int)-op->result : EIO);
-        }
-    }
+    settle(p, b, "writing");
     tarn_batch_release(b);
     p->flight_n--;
     memmove(p->flight, p->flight + 1, p->flight_n * sizeof p->flight[0]);
@@ -385,28 +400,33 @@ tarn_err obj_put_trailers(tarn_put *p)
 }
 
 /* ------------------------------------------------------------------ durable */
+static void paths_end(void *ctx)
+{
+    tarn_free(ctx);
+}
+
 /* Starts the syncs of a file per shard and of the folders they were created in. *b is NULL where there is nothing to do. */
-tarn_err obj_put_sync_start(tarn_put *p, tarn_batch **b, char (**paths)[TARN_PATH_BYTES_MAX])
+tarn_err obj_put_sync_start(tarn_put *p, tarn_batch **b)
 {
     unsigned n = obj_put_shards(p);
     *b = NULL;
-    *paths = NULL;
     if (p->blob.cls != OBJ_CLASS_FILE) {
         return TARN_OK;
     }
-    *paths = tarn_calloc(n, TARN_PATH_BYTES_MAX);
+    char(*paths)[TARN_PATH_BYTES_MAX] = tarn_calloc(n, TARN_PATH_BYTES_MAX);
     *b = tarn_batch_new((size_t)n * 2);
-    if (!*paths || !*b) {
+    if (!paths || !*b) {
+        tarn_free(paths);
         return TARN_E_NO_MEMORY;
     }
     for (unsigned i = 0; i < n; i++) {
-        obj_drive *d = obj_drive_at(p->s, p->blob.set, obj_blob_drive(&p->blob, i, p->s->n));
-        if ((p->lost & (1u << i)) || !obj_path_blob_dir(d, &p->blob, (*paths)[i])) {
+        if ((p->lost & (1u << i)) || !obj_path_blob_dir(shard_drive(p, i), &p->blob, paths[i])) {
             continue;
         }
         *tarn_batch_add(*b) = (tarn_op){.code = TARN_OP_SYNC, .file = p->files[i], .ctx = (void *)(uintptr_t)i};
-        *tarn_batch_add(*b) = (tarn_op){.code = TARN_OP_SYNC_DIR, .fs = p->s->fs, .path = (*paths)[i], .ctx = (void *)(uintptr_t)i};
+        *tarn_batch_add(*b) = (tarn_op){.code = TARN_OP_SYNC_DIR, .fs = p->s->fs, .path = paths[i], .ctx = (void *)(uintptr_t)i};
     }
+    tarn_batch_on_end(*b, paths_end, paths);
     tarn_batch_submit(*b);
     return TARN_OK;
 }
@@ -425,14 +445,7 @@ void obj_put_sync_end(tarn_put *p, tarn_batch *b)
     if (!b) {
         return;
     }
-    /* Paths belong to the batch's operations: it is waited for to its end, not to a deadline. */
-    (void)tarn_batch_wait(b, tarn_batch_count(b), TARN_IO_NO_TIMEOUT);
-    for (size_t i = 0; i < tarn_batch_count(b); i++) {
-        const tarn_op *op = tarn_batch_op(b, i);
-        if (op->result < 0) {
-            obj_put_lose_shard(p, (unsigned)(uintptr_t)op->ctx, "syncing", (int)-op->result);
-        }
-    }
+    settle(p, b, "syncing");
 }
 
 void obj_put_check_drives(tarn_put *p)

@@ -42,42 +42,46 @@ static uint64_t next_size(const obj_ctx *c, unsigned set, uint64_t bytes)
 static tarn_err open_files(obj_seg *seg)
 {
     tarn_store *s = seg->store;
-    char(*paths)[TARN_PATH_BYTES_MAX] = tarn_calloc(s->n, TARN_PATH_BYTES_MAX);
-    tarn_batch *b = tarn_batch_new(s->n);
-    tarn_err err = TARN_E_NO_MEMORY;
-    unsigned asked = 0;
-    if (!paths || !b) {
-        goto out;
+    obj_opens *o = tarn_calloc(1, sizeof *o);
+    int results[TARN_SET_DRIVES_MAX] = {0};
+    uint16_t late = 0;
+    if (!o) {
+        return TARN_E_NO_MEMORY;
     }
     for (unsigned i = 0; i < s->n; i++) {
         obj_drive *d = obj_drive_at(s, seg->set, i);
-        if (!obj_drive_writable(d) || !obj_path_segment(d, seg->id, paths[i])) {
-            continue;
-        }
-        tarn_op *op = tarn_batch_add(b);
-        *op = (tarn_op){.code = TARN_OP_OPEN,
-                        .fs = s->fs,
-                        .path = paths[i],
-                        .flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | (d->direct ? O_DIRECT : 0),
-                        .mode = 0644,
-                        .file_out = &seg->files[i],
-                        .ctx = d};
-        asked++;
-    }
-    tarn_batch_submit(b);
-    (void)tarn_batch_wait(b, asked, TARN_IO_NO_TIMEOUT);
-    for (size_t i = 0; i < tarn_batch_count(b); i++) {
-        const tarn_op *op = tarn_batch_op(b, i);
-        if (op->result < 0) {
-            seg->open_errno = seg->open_errno == ENOSPC ? ENOSPC : (int)-op->result;
-            obj_drive_error(s, op->ctx, "creating a segment", (int)-op->result);
+        o->direct[i] = d->direct;
+        if (!obj_drive_writable(d) || obj_drive_skipped(s, d) || !obj_path_segment(d, seg->id, o->paths[i])) {
+            o->paths[i][0] = '\0';
         }
     }
-    err = TARN_OK;
-out:
-    tarn_batch_release(b);
-    tarn_free(paths);
+    tarn_err err = obj_open_many(s, o, seg->files, results, &late);
+    for (unsigned i = 0; !err && i < s->n; i++) {
+        obj_drive *d = obj_drive_at(s, seg->set, i);
+        if (late & (1u << i)) {
+            obj_drive_late(d, "creating a segment");
+        } else if (results[i] < 0) {
+            seg->open_errno = seg->open_errno == ENOSPC ? ENOSPC : -results[i];
+            obj_drive_error(s, d, "creating a segment", -results[i]);
+        }
+    }
     return err;
+}
+
+static unsigned who(const tarn_op *op)
+{
+    return ((const obj_drive *)op->ctx)->position;
+}
+
+static void paths_end(void *ctx)
+{
+    tarn_free(ctx);
+}
+
+static void without_file(obj_seg *seg, const obj_drive *d)
+{
+    tarn_file_unref(seg->files[d->position]);
+    seg->files[d->position] = NULL;
 }
 
 /* Space and name: both made durable before the first record. A drive without room for a whole segment does without. */
@@ -86,9 +90,10 @@ static tarn_err allocate_files(obj_seg *seg)
     tarn_store *s = seg->store;
     char(*paths)[TARN_PATH_BYTES_MAX] = tarn_calloc(s->n, TARN_PATH_BYTES_MAX);
     tarn_batch *b = tarn_batch_new((size_t)s->n * 2);
-    tarn_err err = TARN_E_NO_MEMORY;
     if (!paths || !b) {
-        goto out;
+        tarn_free(paths);
+        tarn_batch_release(b);
+        return TARN_E_NO_MEMORY;
     }
     for (unsigned i = 0; i < s->n; i++) {
         obj_drive *d = obj_drive_at(s, seg->set, i);
@@ -98,23 +103,24 @@ static tarn_err allocate_files(obj_seg *seg)
         *tarn_batch_add(b) = (tarn_op){.code = TARN_OP_ALLOCATE, .file = seg->files[i], .len = seg->size, .ctx = d};
         *tarn_batch_add(b) = (tarn_op){.code = TARN_OP_SYNC_DIR, .fs = s->fs, .path = paths[i], .ctx = d};
     }
+    tarn_batch_on_end(b, paths_end, paths);
     tarn_batch_submit(b);
-    (void)tarn_batch_wait(b, tarn_batch_count(b), TARN_IO_NO_TIMEOUT);
+    uint16_t late = obj_batch_settle(b, who, s->write_quorum);
     for (size_t i = 0; i < tarn_batch_count(b); i++) {
         const tarn_op *op = tarn_batch_op(b, i);
         obj_drive *d = op->ctx;
         bool refused = op->code == TARN_OP_ALLOCATE && (op->result == -EOPNOTSUPP || op->result == -ENOSPC || op->result == -EDQUOT);
-        if (op->result < 0 && !refused) {
-            obj_drive_error(s, d, op->code == TARN_OP_ALLOCATE ? "allocating a segment" : "syncing the segments folder", (int)-op->result);
-            tarn_file_unref(seg->files[d->position]);
-            seg->files[d->position] = NULL;
+        if (!op->finished && (late & (1u << d->position))) {
+            obj_drive_late(d, "allocating a segment");
+            without_file(seg, d);
+        } else if (!op->finished || (op->result < 0 && !refused)) {
+            obj_drive_error(s, d, op->code == TARN_OP_ALLOCATE ? "allocating a segment" : "syncing the segments folder",
+                            op->finished ? (int)-op->result : EIO);
+            without_file(seg, d);
         }
     }
-    err = TARN_OK;
-out:
     tarn_batch_release(b);
-    tarn_free(paths);
-    return err;
+    return TARN_OK;
 }
 
 /* With fewer files than a write needs it is of no use, now or later. */
@@ -254,11 +260,14 @@ static void sync_run(obj_seg *seg)
         }
     }
     tarn_batch_submit(b);
-    (void)tarn_batch_wait(b, tarn_batch_count(b), tarn_mono_ns() + OBJ_IO_DEADLINE_MS * 1000000ull);
+    uint16_t late = obj_batch_settle(b, who, s->write_quorum);
     for (size_t i = 0; i < tarn_batch_count(b); i++) {
         const tarn_op *op = tarn_batch_op(b, i);
         obj_drive *d = op->ctx;
-        if (!op->finished || op->result < 0) {
+        if (!op->finished && (late & (1u << d->position))) {
+            seg->sync_failed |= (uint16_t)(1u << d->position);
+            obj_drive_late(d, "syncing a segment");
+        } else if (!op->finished || op->result < 0) {
             seg->sync_failed |= (uint16_t)(1u << d->position);
             obj_drive_error(s, d, "syncing a segment", op->finished ? (int)-op->result : EIO);
         }

@@ -403,7 +403,8 @@ size_t tarn_store_drives(tarn_store *s, tarn_drive_info *out, size_t max)
                                    .set = d->set,
                                    .position = d->position,
                                    .total_bytes = space.total_bytes,
-                                   .free_bytes = space.free_bytes};
+                                   .free_bytes = space.free_bytes,
+                                   .slow = obj_drive_slow(d)};
     }
     return s->drives_n;
 }

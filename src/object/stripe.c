@@ -25,8 +25,8 @@ void obj_reader_init(obj_reader *r, obj_ctx *c, const obj_blob *b)
         obj_drive *d = obj_drive_at(c->store, b->set, obj_blob_drive(b, i, c->store->n));
         if (!obj_drive_readable(d)) {
             r->unreachable |= (uint16_t)(1u << i);
-        } else if (d->filling) {
-            r->avoid |= (uint16_t)(1u << i); /* it may not have this shard yet: asked last */
+        } else if (d->filling || obj_drive_slow(d)) {
+            r->avoid |= (uint16_t)(1u << i); /* it may not have this shard yet, or is slow: asked last */
         }
     }
     r->degraded = r->damaged != 0;

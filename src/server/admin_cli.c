@@ -243,8 +243,8 @@ static tarn_exit cmd_drives(admin_run *r)
     json_array_foreach(json_object_get(doc, "drives"), i, d)
     {
         (void)printf("  %llu/%llu  %-10s %9.1f of %9.1f GiB free  %s", get_number(d, "set") + 1, get_number(d, "position") + 1,
-                     get_text(d, "state"), mib(get_number(d, "freeBytes")) / 1024.0, mib(get_number(d, "totalBytes")) / 1024.0,
-                     get_text(d, "path"));
+                     json_is_true(json_object_get(d, "slow")) ? "slow" : get_text(d, "state"), mib(get_number(d, "freeBytes")) / 1024.0,
+                     mib(get_number(d, "totalBytes")) / 1024.0, get_text(d, "path"));
         (void)printf("%s%s\n", get_text(d, "reason")[0] != '\0' ? "  " : "", get_text(d, "reason"));
     }
     if (get_number(doc, "repairsWaiting") > 0) {
