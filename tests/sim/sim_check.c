@@ -380,14 +380,17 @@ static void weigh(verdict *v, bool done, bool not_done)
         *v = mine;
 }
 
-static void weigh_keys(run *r, const effect *e, verdict *v)
+static void weigh_keys(run *r, const effect *e, verdict *v, bool quiet)
 {
     for (size_t i = 0; i < e->keys_n && !r->failed; i++) {
         actual a;
         if (!versions_of(r, e->key_ids[i], &a))
             return;
-        weigh(v, key_is(&a, &e->keys[i]), key_is(&a, &r->m.keys[e->key_ids[i]]));
-        if (*v == NEITHER)
+        bool done = key_is(&a, &e->keys[i]), not_done = key_is(&a, &r->m.keys[e->key_ids[i]]);
+        if (r->verbose)
+            (void)printf("     key %zu: %zu versions, done %d, not done %d\n", e->key_ids[i], a.n, done, not_done);
+        weigh(v, done, not_done);
+        if (*v == NEITHER && !quiet)
             fail_versions(r, e->key_ids[i], &a, &e->keys[i]);
     }
 }
@@ -438,33 +441,29 @@ static void weigh_bucket(run *r, const effect *e, verdict *v)
     weigh(v, !err && row.versioning == e->versioning, !err && row.versioning == r->m.versioning[e->bucket]);
 }
 
-/* True: it was not done. */
-static bool resolve_one(run *r, effect *e)
+static verdict judge(run *r, effect *e, bool quiet)
 {
     verdict v = EITHER;
-    weigh_keys(r, e, &v);
+    weigh_keys(r, e, &v, quiet);
     if (e->slot >= 0 && !r->failed)
         weigh_upload(r, e, &v);
     if (e->table >= 0 && !r->failed)
         weigh_table(r, e, &v);
     if (e->bucket >= 0 && !r->failed)
         weigh_bucket(r, e, &v);
-    if (r->failed)
-        return false;
     if (r->verbose)
-        printf("     doubt: %s\n", v == DONE ? "done" : v == NOT_DONE ? "not done" : v == EITHER ? "no difference" : "in part");
-    if (v == NEITHER) {
+        (void)printf("     doubt: %s\n", v == DONE ? "done" : v == NOT_DONE ? "not done" : v == EITHER ? "no difference" : "in part");
+    if (v == NEITHER && !quiet)
         run_fail(r, "an operation without an answer was done in part (%zu keys, slot %d, table %d)", e->keys_n, e->slot, e->table);
-        return false;
-    }
-    if (v == NOT_DONE)
-        return true;
-    if (v == EITHER)
-        return false;
+    return v;
+}
+
+static void adopt(run *r, effect *e)
+{
     for (size_t i = 0; i < e->keys_n; i++) {
         actual a;
         if (!versions_of(r, e->key_ids[i], &a))
-            return false;
+            return;
         adopt_ids(&e->keys[i], &a);
         r->m.keys[e->key_ids[i]] = e->keys[i];
     }
@@ -476,29 +475,46 @@ static bool resolve_one(run *r, effect *e)
         r->m.versioning[e->bucket] = r->buckets[e->bucket].versioning = e->versioning;
     if (e->file != SIZE_MAX)
         r->m.files[e->file].there = true;
-    return false;
+}
+
+/* Judges doubts [from, to); *done counts those that were done. Those that were not move to the front of the range. */
+static size_t resolve_range(run *r, size_t from, size_t to, size_t *done)
+{
+    size_t kept = from;
+    for (size_t i = from; i < to && !r->failed; i++) {
+        verdict v = judge(r, &r->doubts[i], false);
+        if (r->failed)
+            break;
+        if (v == DONE) {
+            adopt(r, &r->doubts[i]);
+            ++*done;
+        } else if (v == NOT_DONE) {
+            r->doubts[kept++] = r->doubts[i];
+        }
+    }
+    return kept - from;
 }
 
 /*
  * What was answered with an error and is not there may still be in a log that a power cut brings back, until the next
- * transaction is written in its place. So it stays a doubt until then.
+ * transaction is written in its place. So it stays a doubt until then; one that was done has taken the place of the older ones.
  */
 void resolve_doubts(run *r)
 {
-    size_t kept = 0, old = 0;
-    bool done = false;
-    for (size_t i = 0; i < r->doubts_n && !r->failed; i++) {
-        bool not_done = resolve_one(r, &r->doubts[i]);
-        done = done || !not_done;
-        old += not_done && i < r->old_doubts_n ? 1 : 0;
-        if (not_done)
-            r->doubts[kept++] = r->doubts[i];
-    }
-    if (done) { /* it has taken the place of the older ones */
-        memmove(r->doubts, r->doubts + old, (kept - old) * sizeof r->doubts[0]);
-        kept -= old;
-    }
-    r->doubts_n = r->old_doubts_n = kept;
+    size_t old = r->old_doubts_n, n = r->doubts_n, done = 0, kept_old = 0;
+    bool new_first = true;
+    for (size_t i = old; i < n && !r->failed && old > 0; i++)
+        new_first = new_first && judge(r, &r->doubts[i], true) != NEITHER;
+    if (!new_first)
+        kept_old = resolve_range(r, 0, old, &done);
+    done = 0;
+    size_t kept_new = resolve_range(r, old, n, &done);
+    if (new_first && done == 0)
+        kept_old = resolve_range(r, 0, old, &done);
+    if (done > 0)
+        kept_old = 0;
+    memmove(r->doubts + kept_old, r->doubts + old, kept_new * sizeof r->doubts[0]);
+    r->doubts_n = r->old_doubts_n = kept_old + kept_new;
     tarn_arena_reset(r->arena);
 }
 
