@@ -777,8 +777,11 @@ static void a_client_that_does_not_read(void **state)
     }
     settle();
     assert_int_equal(tarn_http_connections(srv.http), 1);
-    pass_ms(TARN_HTTP_BODY_TIMEOUT_MS + 1);
-    for (int i = 0; i < 1000 && tarn_http_connections(srv.http) > 0; i++) {
+    /* On a busy machine the last answers may still be on their way when time passes first: each write has time of its own. */
+    for (int i = 0; i < 10000 && tarn_http_connections(srv.http) > 0; i++) {
+        if (i % 100 == 0) {
+            pass_ms(TARN_HTTP_BODY_TIMEOUT_MS + 1);
+        }
         (void)usleep(1000);
     }
     assert_int_equal(tarn_http_connections(srv.http), 0);
