@@ -283,22 +283,21 @@ static bool blank_name(void *ctx, const char *name, bool is_dir)
     return false;
 }
 
-/* Nothing there but what an interrupted formatting leaves. */
-static bool drive_blank(tarn_store *s, const obj_drive *d)
+/* Nothing there but what an interrupted formatting leaves? A folder that can't be listed is no answer. */
+static void inspect_blank(tarn_store *s, const obj_drive *d, inspection *in)
 {
     static const char *const top[] = {"lost+found", "tarn", NULL};
     static const char *const inside[] = {"lock", "format", NULL};
     char path[TARN_PATH_BYTES_MAX];
     blank_check c = {top, true};
-    if (s->fs->list(s->fs, d->path, blank_name, &c) < 0 || !c.blank) {
-        return false;
+    int rc = s->fs->list(s->fs, d->path, blank_name, &c);
+    if (rc == 0 && c.blank) {
+        c.allowed = inside;
+        rc = obj_path(d, "", path) ? s->fs->list(s->fs, path, blank_name, &c) : -ENAMETOOLONG;
+        rc = rc == -ENOENT ? 0 : rc;
     }
-    c.allowed = inside;
-    if (!obj_path(d, "", path)) {
-        return false;
-    }
-    int rc = s->fs->list(s->fs, path, blank_name, &c);
-    return (rc == 0 || rc == -ENOENT) && c.blank;
+    in->what = rc < 0 ? SEEN_UNREADABLE : c.blank ? SEEN_BLANK : SEEN_OCCUPIED;
+    in->error = -rc;
 }
 
 static inspection drive_inspect(tarn_store *s, const obj_drive *d)
@@ -321,7 +320,7 @@ static inspection drive_inspect(tarn_store *s, const obj_drive *d)
         rc = tarn_file_open_sync(s->fs, path, O_RDONLY | O_CLOEXEC, 0, &f);
     }
     if (rc == -ENOENT) {
-        in.what = drive_blank(s, d) ? SEEN_BLANK : SEEN_OCCUPIED;
+        inspect_blank(s, d, &in);
         return in;
     }
     int64_t n = rc == 0 ? tarn_file_pread_sync(f, bytes, sizeof bytes, 0) : rc;
@@ -333,7 +332,7 @@ static inspection drive_inspect(tarn_store *s, const obj_drive *d)
                (n == (int64_t)sizeof bytes && record_unpack(bytes + FORMAT_COPY_APART, &in.rec))) {
         in.what = SEEN_FORMATTED;
     } else {
-        in.what = drive_blank(s, d) ? SEEN_BLANK : SEEN_OCCUPIED;
+        inspect_blank(s, d, &in);
     }
     return in;
 }

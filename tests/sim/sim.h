@@ -266,7 +266,7 @@ void fault_do(run *r, const sim_op *op);
 void heal(run *r);
 
 /* sim_nth.c */
-int nth_main(const char *only, uint64_t jobs); /* NULL: all scenarios */
+int nth_main(const char *only, uint64_t stride, uint64_t jobs); /* NULL: all scenarios */
 
 /* sim_canary.c */
 void canary_set(canary c);

@@ -5,7 +5,7 @@
  *   tarn_sim run [--seconds N] [--seed S] [--runs N] [--ops N] [--drives N] [--jobs N] [--keep DIR] [--verbose]
  *   tarn_sim replay FILE... [--verbose]
  *   tarn_sim canaries [--runs N]
- *   tarn_sim nth [SCENARIO] [--jobs N]
+ *   tarn_sim nth [SCENARIO] [--stride N] [--jobs N]
  *
  * Every run is a process of its own, so that a crash, a sanitizer's report and a hang are failures like any other. A failing
  * plan is shrunk (operations are left out while it still fails) and written to --keep as a regression file.
@@ -36,7 +36,7 @@ typedef struct outcome {
 } outcome;
 
 typedef struct options {
-    uint64_t seconds, seed, runs, ops, drives, jobs;
+    uint64_t seconds, seed, runs, ops, drives, jobs, stride;
     const char *keep;
     bool verbose;
 } options;
@@ -329,6 +329,8 @@ static bool parse(int argc, char **argv, options *o, char **files, size_t *files
             ok = number(next, &o->drives) && o->drives <= TARN_SET_DRIVES_MAX;
         else if (tarn_str_eqc(a, "--jobs"))
             ok = number(next, &o->jobs) && o->jobs >= 1 && o->jobs <= JOBS_MAX;
+        else if (tarn_str_eqc(a, "--stride"))
+            ok = number(next, &o->stride) && o->stride >= 1;
         else if (tarn_str_eqc(a, "--keep"))
             ok = (o->keep = next) != NULL;
         if (!ok)
@@ -340,7 +342,7 @@ static bool parse(int argc, char **argv, options *o, char **files, size_t *files
 
 int main(int argc, char **argv)
 {
-    options o = {.ops = 300, .jobs = 1};
+    options o = {.ops = 300, .jobs = 1, .stride = 1};
     size_t files_n = 0;
     char **files = calloc((size_t)argc, sizeof *files);
     tarn_str what = tarn_str_of(argc > 1 ? argv[1] : "");
@@ -356,12 +358,12 @@ int main(int argc, char **argv)
         else if (tarn_str_eqc(what, "canaries"))
             rc = canaries_main(&o);
         else if (tarn_str_eqc(what, "nth"))
-            rc = nth_main(files_n > 0 ? files[0] : NULL, o.jobs);
+            rc = nth_main(files_n > 0 ? files[0] : NULL, o.stride, o.jobs);
     }
     if (rc == 2)
         (void)fprintf(stderr,
                       "usage: tarn_sim run [--seconds N] [--seed S] [--runs N] [--ops N] [--drives N] [--jobs N] [--keep DIR] [--verbose]\n"
-                      "       tarn_sim replay FILE... | canaries [--runs N] | nth [SCENARIO] [--jobs N]\n");
+                      "       tarn_sim replay FILE... | canaries [--runs N] | nth [SCENARIO] [--stride N] [--jobs N]\n");
     free(files);
     return rc;
 }

@@ -12,5 +12,5 @@ suite_sim() {
     collect sim/canaries 600 "$T_TOP/build/dev/tarn_sim" canaries
     need_build asan || { skipped sim/asan "the asan build failed"; return 0; }
     collect sim/asan 500 "$T_TOP/build/asan/tarn_sim" run --seconds 60 --jobs "$(nproc)" --keep "$dir"
-    collect sim/nth 1200 "$T_TOP/build/asan/tarn_sim" nth
+    collect sim/nth 2400 "$T_TOP/build/asan/tarn_sim" nth --jobs "$(nproc)" --stride "$([ "$T_MODE" = full ] && echo 1 || echo 7)"
 }
