@@ -99,7 +99,8 @@ typedef struct tarn_attrs {
     const tarn_pair *user_meta; /* names in lower case without x-amz-meta- */
     size_t user_meta_n;
     tarn_checksum checksum;
-    tarn_str sse; /* "AES256" when asked for; what is stored as an attribute only is never claimed as encryption */
+    tarn_str origin; /* metadata files of tables and views: packed, see tarn_origin; not shown to anybody */
+    tarn_str sse;    /* "AES256" when asked for; what is stored as an attribute only is never claimed as encryption */
     /* uploads only: what CreateMultipartUpload fixed for the object to come */
     tarn_str tags;
     uint32_t tags_n;
@@ -109,6 +110,13 @@ typedef struct tarn_attrs {
 } tarn_attrs;
 tarn_err tarn_attrs_pack(const tarn_attrs *a, tarn_arena *arena, tarn_str *out); /* LIMIT past TARN_ATTRS_BYTES_MAX */
 tarn_err tarn_attrs_unpack(tarn_str packed, tarn_arena *arena, tarn_attrs *out);
+/* Whose metadata file an object is: with it a table is found again when the catalog's rows are lost. */
+typedef struct tarn_origin {
+    tarn_entity_kind kind;
+    tarn_str ns_path, name, uuid, location;
+} tarn_origin;
+tarn_err tarn_origin_pack(const tarn_origin *o, tarn_arena *arena, tarn_str *out);
+bool tarn_origin_unpack(tarn_str packed, tarn_origin *out);
 /* Tags are packed as a list of pairs. */
 tarn_err tarn_tags_pack(const tarn_pair *tags, size_t n, tarn_arena *arena, tarn_str *out);
 tarn_err tarn_tags_unpack(tarn_str packed, tarn_arena *arena, tarn_pair **out, size_t *n);

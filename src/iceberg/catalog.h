@@ -168,7 +168,8 @@ tarn_err ice_state_load(ice_req *q, const tarn_entity_row *row, ice_state **out)
 /* A metadata file of the warehouse: its bytes (unpacked), in `a`. ICE_NOT_FOUND when it is not there. */
 tarn_err ice_file_read(ice_req *q, tarn_str location, tarn_arena *a, tarn_str *out);
 /* A metadata file that is to be written: prepared (durable), made visible by tarn_put_apply in the caller's transaction. */
-tarn_err ice_file_prepare(ice_req *q, tarn_str location, tarn_str text, bool gzip, tarn_put **out);
+/* row: what the table or view becomes; its pointer says where the file lies. */
+tarn_err ice_file_prepare(ice_req *q, tarn_str ns, const tarn_entity_row *row, tarn_str text, bool gzip, tarn_put **out);
 
 /* ------------------------------------------------------------------ workers */
 typedef struct ice_lane {

@@ -172,7 +172,7 @@ tarn_err ice_commit_build(ice_commit *c)
     json_decref(c->expired);
     c->expired = r.expired_files;
     c->made = ice_state_new(&c->next, r.metadata, &text);
-    err = c->made && c->next.pointer.n > 0 ? ice_file_prepare(c->q, c->next.pointer, ice_state_text(c->made), gzip, &c->put)
+    err = c->made && c->next.pointer.n > 0 ? ice_file_prepare(c->q, c->ns, &c->next, ice_state_text(c->made), gzip, &c->put)
                                            : TARN_E_NO_MEMORY;
     if (err != TARN_OK) {
         ice_state_unref(c->made);

@@ -31,9 +31,10 @@ tarn_err ice_file_read(ice_req *q, tarn_str location, tarn_arena *a, tarn_str *o
     return err;
 }
 
-tarn_err ice_file_prepare(ice_req *q, tarn_str location, tarn_str text, bool gzip, tarn_put **out)
+tarn_err ice_file_prepare(ice_req *q, tarn_str ns, const tarn_entity_row *row, tarn_str text, bool gzip, tarn_put **out)
 {
-    tarn_str bucket, key;
+    tarn_str bucket, key, location = row->pointer;
+    tarn_origin origin = {.kind = row->kind, .ns_path = ns, .name = row->name, .uuid = row->uuid, .location = row->location};
     tarn_sb packed;
     if (!ice_s3_split(location, &bucket, &key) || !tarn_str_eq(bucket, q->wh.name) || key.n == 0 || key.n > TARN_KEY_BYTES_MAX)
         return ice_fail(&q->e, TARN_E_ICE_VALIDATION, "Invalid metadata location %.*s: it must lie in the warehouse",
@@ -47,6 +48,8 @@ tarn_err ice_file_prepare(ice_req *q, tarn_str location, tarn_str text, bool gzi
     spec.attrs.content_type = TARN_STR("application/json");
     if (err == TARN_OK && !spec.key.p)
         err = TARN_E_NO_MEMORY;
+    if (err == TARN_OK)
+        err = tarn_origin_pack(&origin, q->a, &spec.attrs.origin);
     if (err == TARN_OK)
         err = tarn_put_begin(q->ice->store, &spec, q->a, &put);
     if (err == TARN_OK)
@@ -232,7 +235,7 @@ tarn_err ice_entity_create(ice_req *q, tarn_entity_row *row, const json_t *metad
     row->version = 1;
     row->created_ms = row->updated_ms = tarn_now_ms();
     create_arg c = {.row = row, .ns = q->ns};
-    ICE_TRY(ice_file_prepare(q, row->pointer, text, gzip, &c.put));
+    ICE_TRY(ice_file_prepare(q, q->ns, row, text, gzip, &c.put));
     if (tarn_req_client_gone(q->http)) {
         tarn_put_done(c.put, false);
         return TARN_E_CLOSED;

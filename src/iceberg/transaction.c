@@ -90,7 +90,7 @@ static tarn_err build_create(ice_req *q, change *ch)
                                 .version = 1};
     c->next.created_ms = c->next.updated_ms = tarn_now_ms();
     ch->create = true;
-    err = ice_file_prepare(q, c->next.pointer, tarn_sb_view(&text), gzip, &c->put);
+    err = ice_file_prepare(q, c->ns, &c->next, tarn_sb_view(&text), gzip, &c->put);
     tarn_sb_free(&text);
     json_decref(md);
     return err;

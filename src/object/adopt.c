@@ -289,6 +289,7 @@ static tarn_err apply(apply_arg *g)
     if (!err) {
         r->out->objects++;
         r->out->objects_bytes += g->row->size;
+        err = rb_note_table(r, g->bucket, g->row);
     }
     return err;
 }

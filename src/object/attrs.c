@@ -28,7 +28,8 @@ enum { /* on disk */
        F_USER_META = 10, /* repeated */
        F_CHECKSUM = 11,
        F_TAGS = 12,
-       F_LOCK = 13
+       F_LOCK = 13,
+       F_ORIGIN = 14
 };
 
 static void put_field(tarn_sb *b, uint64_t field, tarn_str value)
@@ -144,6 +145,7 @@ tarn_err tarn_attrs_pack(const tarn_attrs *a, tarn_arena *arena, tarn_str *out)
     put_field(&b, F_WEBSITE_REDIRECT, a->website_redirect);
     put_field(&b, F_STORAGE_CLASS, a->storage_class);
     put_field(&b, F_SSE, a->sse);
+    put_field(&b, F_ORIGIN, a->origin);
     put_user_meta(&b, a);
     put_checksum(&b, &a->checksum);
     if (a->tags_n > 0) {
@@ -224,6 +226,9 @@ static tarn_err unpack_field(uint64_t field, tarn_str v, tarn_pair *meta, tarn_a
     case F_SSE:
         a->sse = v;
         return TARN_OK;
+    case F_ORIGIN:
+        a->origin = v;
+        return TARN_OK;
     case F_USER_META:
         meta[a->user_meta_n].name = tarn_rd_lstr(&r);
         meta[a->user_meta_n].value = tarn_rd_lstr(&r);
@@ -270,6 +275,34 @@ tarn_err tarn_attrs_unpack(tarn_str packed, tarn_arena *arena, tarn_attrs *out)
     a.user_meta = meta;
     *out = a;
     return TARN_OK;
+}
+
+/* ------------------------------------------------------------------ origins */
+tarn_err tarn_origin_pack(const tarn_origin *o, tarn_arena *arena, tarn_str *out)
+{
+    tarn_sb b;
+    tarn_sb_init(&b, TARN_ATTRS_BYTES_MAX);
+    tarn_sb_char(&b, (char)o->kind);
+    tarn_sb_lstr(&b, o->ns_path);
+    tarn_sb_lstr(&b, o->name);
+    tarn_sb_lstr(&b, o->uuid);
+    tarn_sb_lstr(&b, o->location);
+    return pack_end(&b, arena, out);
+}
+
+bool tarn_origin_unpack(tarn_str packed, tarn_origin *out)
+{
+    tarn_rd r = tarn_rd_of(packed);
+    tarn_origin o = {.kind = (tarn_entity_kind)tarn_rd_u8(&r)};
+    o.ns_path = tarn_rd_lstr(&r);
+    o.name = tarn_rd_lstr(&r);
+    o.uuid = tarn_rd_lstr(&r);
+    o.location = tarn_rd_lstr(&r);
+    if (r.failed || r.n != 0 || (o.kind != TARN_ENTITY_TABLE && o.kind != TARN_ENTITY_VIEW) || o.ns_path.n == 0 || o.name.n == 0) {
+        return false;
+    }
+    *out = o;
+    return true;
 }
 
 /* ------------------------------------------------------------------ tags */

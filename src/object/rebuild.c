@@ -529,12 +529,17 @@ tarn_err tarn_store_rebuild(const tarn_store_options *opt, const tarn_rebuild_sp
         err = reconcile(&r);
     }
     if (!err) {
-        err = rb_adopt(&r);
+        r.tables_arena = tarn_arena_new(256u << 20);
+        err = r.tables_arena ? rb_adopt(&r) : TARN_E_NO_MEMORY;
+    }
+    if (!err) {
+        err = rb_tables(&r);
     }
     if (!err) {
         err = obj_repair_pass(r.s, NULL); /* shards that are missing are made now; what waits for a drive stays queued */
     }
     free_inventory(&r);
+    tarn_arena_free(r.tables_arena);
     tarn_store_close(r.s);
     if (err && to->reason->n == 0) {
         *to->reason = tarn_str_of(tarn_err_get(err)->message);

@@ -143,6 +143,7 @@ static tarn_err copy_attrs(s3_ctx *c, const source *s, tarn_put_spec *spec, bool
         spec->attrs = wanted;
     } else {
         spec->attrs = s->attrs;
+        spec->attrs.origin = TARN_STR(""); /* a copy is nobody's metadata file */
         spec->attrs.storage_class = wanted.storage_class;
         spec->attrs.website_redirect = wanted.website_redirect;
     }

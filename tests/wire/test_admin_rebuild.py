@@ -166,6 +166,48 @@ def with_two_drives_gone_as_well():
         compare(listing(d.client(), b), before, "from four drives of six")
 
 
+def big_table(c, prefix, ns, name):
+    schema = {"type": "struct", "fields": [{"id": 1, "name": "a", "type": "long", "required": False}]}
+    r = c.catalog("POST", f"{prefix}/namespaces/{ns}/tables", {
+        "name": name, "schema": schema, "properties": {f"property-{i}": "x" * 200 for i in range(500)}})
+    eq(r.status, 200, f"creating table: {r}")
+
+
+@case
+def tables_come_back_from_their_metadata():
+    with Daemon(drives=4, env={"TARN_META_BACKUP_INTERVAL": "off"}) as d:
+        c = d.client()
+        wh = c.new_warehouse()
+        prefix = c.catalog_prefix(wh)
+        for ns in (["outer"], ["outer", "inner"]):
+            eq(c.catalog("POST", f"{prefix}/namespaces", {"namespace": ns}).status, 200, "namespace")
+        big_table(c, prefix, "outer", "one")
+        big_table(c, prefix, "outer%1Finner", "two")
+        for i in range(3):
+            r = c.catalog("POST", f"{prefix}/namespaces/outer/tables/one", {
+                "requirements": [], "updates": [{"action": "set-properties", "updates": {"turn": str(i)}}]})
+            eq(r.status, 200, f"commit {i}: {r}")
+        # A copy of a metadata file is an object like any other.
+        location = c.catalog("GET", f"{prefix}/namespaces/outer/tables/one").json()["metadata-location"]
+        eq(c.put(wh, "99999-copy.metadata.json", headers={"x-amz-copy-source": location[len("s3:/"):]}).status, 200, "copy")
+        before = {t: c.catalog("GET", f"{prefix}/namespaces/{n}/tables/{t}").json() for n, t in (("outer", "one"), ("outer%1Finner", "two"))}
+        time.sleep(14)
+        eq(d.stop(), 0, "exit status")
+        lose_database(d)
+        out = run("rebuild-index", *d.drives)
+        true("2 tables made" in out, out)
+        d.start()
+        c = d.client()
+        for n, t in (("outer", "one"), ("outer%1Finner", "two")):
+            r = c.catalog("GET", f"{prefix}/namespaces/{n}/tables/{t}")
+            eq(r.status, 200, f"{t} loads: {r}")
+            eq(r.json()["metadata-location"], before[t]["metadata-location"], f"pointer of {t}")
+            eq(r.json()["metadata"], before[t]["metadata"], f"metadata of {t}")
+        r = c.catalog("POST", f"{prefix}/namespaces/outer/tables/one", {
+            "requirements": [], "updates": [{"action": "set-properties", "updates": {"turn": "again"}}]})
+        eq(r.status, 200, f"it takes commits: {r}")
+
+
 @case
 def an_intact_database_is_left_alone():
     with Daemon(drives=2) as d:
