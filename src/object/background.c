@@ -76,6 +76,7 @@ static void sweep_main(void *arg)
         if (tarn_store_writable(s)) {
             say("sweep", obj_sweep_pass(s, TARN_GARBAGE_AGE_MS, stopping));
             say("sweep of manifests", obj_manifest_sweep(s, TARN_GARBAGE_AGE_MS));
+            say("compaction", obj_compact_pass(s, stopping)); /* what it leaves behind is an hour old at the next sweep */
         }
     }
 }

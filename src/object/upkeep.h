@@ -35,6 +35,9 @@ bool obj_check_clean(const obj_check *c); /* nothing missing, corrupt or lost (d
 bool obj_backup_name(const char *name, uint64_t *ms); /* of a finished one */
 void obj_backup_main(void *arg);                      /* the fiber */
 
+/* ------------------------------------------------------------------ compaction (compact.c) */
+tarn_err obj_compact_pass(tarn_store *s, obj_stop_fn stop);
+
 /* ------------------------------------------------------------------ walking */
 typedef struct obj_walk_pos {
     char bucket[TARN_BUCKET_NAME_BYTES_MAX + 1];
