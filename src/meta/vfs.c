@@ -267,7 +267,9 @@ static int file_truncate(sqlite3_file *file, sqlite3_int64 size)
 {
     open_file *o = of(file);
     shared_file *f = o->f;
-    meta_job job = {.which = f->which, .truncate = true, .off = (uint64_t)size};
+    /* The log's is synced: the zeroes and the header that follow might else reach a drive and the truncation not, and what is
+     * left of the old log, its end wiped out, would be played over the newer database. */
+    meta_job job = {.which = f->which, .truncate = true, .off = (uint64_t)size, .sync = f->which == META_WAL};
 
     pthread_mutex_lock(&f->lock);
     int rc = f->failed != SQLITE_OK ? f->failed : flush(o->v, f, false);

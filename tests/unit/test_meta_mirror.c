@@ -521,6 +521,23 @@ static void test_database_is_cut(void **state)
     }
 }
 
+/* The log that was cut to nothing is durably so before it is written again (see file_truncate). */
+static void test_cut_of_the_log_is_synced(void **state)
+{
+    store *t = store_new(1, 1, 60);
+
+    (void)state;
+    store_open(t);
+    write_some(t, 100);
+    sim_file *f = sim_find(t->s, "/0/" META_VFS_WAL_NAME);
+    assert_true(f->durable_n > 0);
+    assert_int_equal(tarn_meta_checkpoint(t->m), TARN_OK);
+    assert_int_equal(f->now_n, 0);
+    assert_int_equal(f->durable_n, 0);
+    assert_null(f->first);
+    store_free(t);
+}
+
 static void test_read_errors_fail_over(void **state)
 {
     store *t = store_new(2, 1, 12);
@@ -754,6 +771,7 @@ int main(void)
         cmocka_unit_test(test_rotten_log),
         cmocka_unit_test(test_log_rots_in_use),
         cmocka_unit_test(test_database_is_cut),
+        cmocka_unit_test(test_cut_of_the_log_is_synced),
         cmocka_unit_test(test_log_is_cut_in_use),
         cmocka_unit_test(test_read_errors_fail_over),
         cmocka_unit_test(test_in_use),
