@@ -57,8 +57,8 @@ static void fault_begin(run *r, const sim_op *op)
         return;
     tarn_sim_fault f = {.faults = kinds[kind], .per_mille = chances[op->c % TARN_ARRAY_LEN(chances)]};
     if (silent) {
-        static const char *const where[] = {"/segments/", "/parts/"};
-        f.path_has = where[op->c / 8 % 2];
+        static const char *const where[] = {"/segments/", "/parts/", "/meta/"};
+        f.path_has = where[op->c / 8 % (kinds[kind] == TARN_SIM_READ_CORRUPTS ? 3 : 2)];
     }
     tarn_sim_set_fault(r->sim, d, &f);
     r->affected |= 1u << d;
@@ -193,7 +193,7 @@ static void healthy(run *r, const sim_op *op)
 
 static void damage(run *r, const sim_op *op)
 {
-    static const char *const where[] = {"/segments/", "/parts/"};
+    static const char *const where[] = {"/segments/", "/parts/", "/meta/"};
     size_t d;
     if (!choose_drive(r, op->a, true, &d))
         return;

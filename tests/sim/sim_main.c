@@ -35,6 +35,13 @@ typedef struct outcome {
     uint64_t done_n, hash;
 } outcome;
 
+static void say(outcome *o, const char *why)
+{
+    tarn_sb b;
+    tarn_sb_init_fixed(&b, o->why, sizeof o->why);
+    tarn_sb_cstr(&b, why);
+}
+
 typedef struct options {
     uint64_t seconds, seed, runs, ops, drives, jobs, stride;
     const char *keep;
@@ -261,6 +268,10 @@ static int replay_main(char **files, size_t n, const options *opt)
             rc = 1;
         } else {
             outcome o = run_apart(&p, opt->verbose);
+            if (o.ok && run_apart(&p, false).hash != o.hash) {
+                o.ok = false;
+                say(&o, "the second run made other calls than the first");
+            }
             if (o.ok)
                 (void)printf("ok %s %.1f\n", name, now_s() - began);
             else

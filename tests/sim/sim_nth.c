@@ -217,7 +217,8 @@ static tarn_err do_act(run *r, const scenario *sc, exec *x)
 
 static bool right_error(const scenario *sc, const fault_spec *f, tarn_err err)
 {
-    if (sc->act == ACT_OPEN_NEW && err == TARN_E_QUORUM_WRITE) /* a drive that memory was short for is a drive too few */
+    bool opens = sc->act == ACT_OPEN_NEW || sc->act == ACT_OPEN_AFTER_CUT; /* what memory is short for there is a drive too few */
+    if (opens && (err == TARN_E_QUORUM_WRITE || err == TARN_E_QUORUM_READ || err == TARN_E_IO))
         return true;
     if (f->calls == 0)
         return err == TARN_E_NO_MEMORY;
