@@ -2,7 +2,7 @@
 label sim quick 'the whole store on simulated drives: power cuts and faults against a model; canaries; each fallible call fails once'
 suite_sim() {
     # A full run looks for new faults with fresh seeds; the others run the same plans each time, so that what fails is the change's doing.
-    local plans=(--seed 1 --runs 20) asan_plans=(--seed 1 --runs 12) stride=101 dir=$T_LOGS/sim-regressions
+    local plans=(--seed 1 --runs 20) asan_plans=(--seed 1 --runs 12) stride=2003 dir=$T_LOGS/sim-regressions
     need_build dev || { skipped sim "the dev build failed"; return 0; }
     mkdir -p "$dir"
     case $T_MODE in
