@@ -198,6 +198,7 @@ typedef struct run {
     uint32_t faulty;   /* … and have a fault now */
     uint32_t gone;
     bool full;
+    bool resolve;                  /* an answer was an error that may have left something, but the store works on: look what became of it */
     bool restart;                  /* an answer was an error that may have left something: the next step is a restart */
     effect doubts[64];             /* unacknowledged: done, or not */
     size_t doubts_n, old_doubts_n; /* the old ones were not done when looked at; a power cut may yet bring them */

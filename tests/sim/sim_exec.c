@@ -718,7 +718,7 @@ static bool excused(const exec *x)
         return true;
     if (reads)
         return false;
-    return (r->full && (x->got == TARN_E_DISK_FULL || x->got == TARN_E_QUORUM_WRITE)) || !run_must_write(r);
+    return (r->full && x->got == TARN_E_DISK_FULL) || !run_must_write(r);
 }
 
 static void check_put_result(exec *x)
@@ -790,5 +790,8 @@ void exec_settle(exec *x)
         TARN_ASSERT(r->doubts_n < TARN_ARRAY_LEN(r->doubts));
         r->doubts[r->doubts_n++] = x->e;
     }
-    r->restart = true;
+    if (x->got == TARN_E_DISK_FULL && (x->op->seed >> 50) % 2)
+        r->resolve = true; /* drives that are full are no reason to start again */
+    else
+        r->restart = true;
 }

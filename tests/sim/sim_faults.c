@@ -57,6 +57,8 @@ static void fault_begin(run *r, const sim_op *op)
         return;
     tarn_sim_fault f = {.faults = kinds[kind], .per_mille = chances[op->c % TARN_ARRAY_LEN(chances)]};
     if (silent) {
+        /* A page of the database says what it is, not how new: writes of the metadata that a drive loses in silence are not promised
+         * to be noticed. */
         static const char *const where[] = {"/segments/", "/parts/", "/meta/"};
         f.path_has = where[op->c / 8 % (kinds[kind] == TARN_SIM_READ_CORRUPTS ? 3 : 2)];
     }

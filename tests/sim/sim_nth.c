@@ -248,7 +248,7 @@ static void still_works(run *r)
 /* After the fault: what does the store say, what is there after a restart, does it go on? */
 static void look(run *r, const scenario *sc, const fault_spec *f, exec *x, tarn_err err, bool opened)
 {
-    bool drive = f->calls != 0 && err; /* a set of one drive: it is out until the next start */
+    bool drive = f->calls != 0 && f->errno_value != ENOSPC && err; /* a set of one drive: it is out until the next start */
     if (err && !right_error(sc, f, err)) {
         run_fail(r, "the error is %s", tarn_err_get(err)->name);
         return;

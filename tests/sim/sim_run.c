@@ -331,6 +331,9 @@ static size_t step(run *r, const sim_op *ops, size_t n)
         taken = clients(r, ops, n);
     else
         other(r, ops);
+    if (r->resolve && !r->failed && !r->restart && !tarn_sim_power_lost(r->sim))
+        resolve_doubts(r);
+    r->resolve = false;
     for (unsigned tries = 0; !r->failed && (tarn_sim_power_lost(r->sim) || r->restart); tries++) {
         if (tries > 3) {
             run_fail(r, "the store does not come to rest");
