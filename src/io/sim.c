@@ -107,7 +107,8 @@ static int begin(tarn_sim *s, call *c)
     }
     if ((s->fail_kinds & c->kind) && s->fail_left > 0 && --s->fail_left == 0)
         return -s->fail_errno;
-    if (!picked && meets(s, c, TARN_SIM_SLOW))
+    /* In a loop others wait as well, and time must not pass for them unless they had their turn: see fs_pick. */
+    if (!picked && !tarn_loop_current() && meets(s, c, TARN_SIM_SLOW))
         tarn_clock_advance(sim_below(&s->rng, STALL_NS_MAX));
     if (c->changes && fault_on(s, c, TARN_SIM_READ_ONLY))
         rc = -EROFS;
