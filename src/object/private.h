@@ -184,9 +184,10 @@ void obj_drive_late(obj_drive *d, const char *what);
 bool obj_drive_skipped(tarn_store *s, const obj_drive *d);
 /*
  * Waits for a batch; `who` tells of an operation which bit is its. Bits of those that are late while at least `need` others
- * have succeeded; 0 when all have ended, or when time is up and those that have not ended failed.
+ * have succeeded, not counting `ignore` (what was lost before counts for nothing, whatever becomes of it now); 0 when all have
+ * ended, or when time is up and those that have not ended failed.
  */
-uint16_t obj_batch_settle(tarn_batch *b, unsigned (*who)(const tarn_op *op), unsigned need);
+uint16_t obj_batch_settle(tarn_batch *b, unsigned (*who)(const tarn_op *op), uint16_t ignore, unsigned need);
 /* Files to be created, all at once; from the heap, and given away with the call. */
 typedef struct obj_opens {
     char paths[TARN_SET_DRIVES_MAX][TARN_PATH_BYTES_MAX]; /* "": none */

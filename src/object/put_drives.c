@@ -72,17 +72,31 @@ static unsigned who(const tarn_op *op)
 static void lose_or_late(tarn_put *p, unsigned shard, uint16_t late, const char *what, int errno_value)
 {
     if (late & (1u << shard)) {
-        obj_drive_late(shard_drive(p, shard), what);
+        obj_drive *d = shard_drive(p, shard);
+        obj_drive_late(d, what);
         obj_put_lose_shard(p, shard, what, 0);
+        if (p->seg) { /* nobody may count on it there: the others must be enough for all uploads of the segment */
+            p->seg->sync_failed |= (uint16_t)(1u << d->position);
+        }
     } else if (errno_value != 0) {
         obj_put_lose_shard(p, shard, what, errno_value);
     }
 }
 
+/* Shards that are lost already, or soon will be because their segment is no good on their drive. */
+static uint16_t given_up(const tarn_put *p)
+{
+    uint16_t mask = p->lost;
+    for (unsigned i = 0; p->seg && i < obj_put_shards(p); i++) {
+        mask |= (uint16_t)((p->seg->sync_failed >> obj_blob_drive(&p->blob, i, p->s->n) & 1u) << i);
+    }
+    return mask;
+}
+
 /* Waits for the batch; shards that failed, or are late while the others are enough, are lost. */
 static void settle(tarn_put *p, tarn_batch *b, const char *what)
 {
-    uint16_t late = obj_batch_settle(b, who, p->s->write_quorum);
+    uint16_t late = obj_batch_settle(b, who, given_up(p), p->s->write_quorum);
     for (size_t i = 0; i < tarn_batch_count(b); i++) {
         const tarn_op *op = tarn_batch_op(b, i);
         if (!op->finished || op->result < 0) {
@@ -112,7 +126,7 @@ static tarn_err allocate_files(tarn_put *p)
         }
     }
     tarn_batch_submit(b);
-    uint16_t late = obj_batch_settle(b, who, p->s->write_quorum);
+    uint16_t late = obj_batch_settle(b, who, given_up(p), p->s->write_quorum);
     for (size_t i = 0; i < tarn_batch_count(b); i++) {
         const tarn_op *op = tarn_batch_op(b, i);
         if (!op->finished || (op->result < 0 && op->result != -EOPNOTSUPP)) {

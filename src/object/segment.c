@@ -105,7 +105,7 @@ static tarn_err allocate_files(obj_seg *seg)
     }
     tarn_batch_on_end(b, paths_end, paths);
     tarn_batch_submit(b);
-    uint16_t late = obj_batch_settle(b, who, s->write_quorum);
+    uint16_t late = obj_batch_settle(b, who, 0, s->write_quorum);
     for (size_t i = 0; i < tarn_batch_count(b); i++) {
         const tarn_op *op = tarn_batch_op(b, i);
         obj_drive *d = op->ctx;
@@ -260,7 +260,7 @@ static void sync_run(obj_seg *seg)
         }
     }
     tarn_batch_submit(b);
-    uint16_t late = obj_batch_settle(b, who, s->write_quorum);
+    uint16_t late = obj_batch_settle(b, who, seg->sync_failed, s->write_quorum);
     for (size_t i = 0; i < tarn_batch_count(b); i++) {
         const tarn_op *op = tarn_batch_op(b, i);
         obj_drive *d = op->ctx;
