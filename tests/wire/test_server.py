@@ -44,7 +44,7 @@ def option_rows():
         text = f.read()
     rows = []
     for m in re.finditer(r"^OPTION\((\w+),\s*(.*?)\)\n(?=OPTION|\Z)", text, re.M | re.S):
-        fields = re.findall(r'"((?:[^"\\]|\\.)*)"|\b(TEXT|SECRET|LIST|WORDS|SWITCH|NUMBER|CHOICE)\b', m.group(2))
+        fields = re.findall(r'"((?:[^"\\]|\\.)*)"|\b(TEXT|SECRET|LIST|WORDS|SWITCH|NUMBER|CHOICE|DURATION)\b', m.group(2))
         rows.append([a or b for a, b in fields])
     return rows
 
