@@ -77,6 +77,15 @@ tarn_err tarn_meta_restore(const tarn_meta_options *opt, tarn_fs *fs, const char
 
 /* For offline checks: pages of the copy in a folder, and those whose checksum is wrong; what SQLite finds in the database. */
 tarn_err tarn_meta_copy_check(tarn_fs *fs, const char *dir, uint64_t *pages, uint64_t *bad);
+/* Compares every page of the database in all copies, and mends what is damaged, or was lost in silence, from the others. Commits go
+ * on meanwhile; go_on (may be NULL) is called between steps: false ends it with CANCELED. */
+typedef struct tarn_meta_scrub_counts {
+    uint64_t pages;
+    uint64_t damaged;   /* pages of copies that were not as they should be */
+    uint64_t repaired;  /* of these */
+    uint64_t undecided; /* pages where the copies differ and it can't be told which is right */
+} tarn_meta_scrub_counts;
+tarn_err tarn_meta_scrub(tarn_meta *m, bool repair, bool (*go_on)(void *ctx, uint64_t bytes), void *ctx, tarn_meta_scrub_counts *out);
 tarn_err tarn_meta_integrity(tarn_meta *m, void (*say)(void *ctx, tarn_str problem), void *ctx, uint64_t *problems);
 
 /* ------------------------------------------------------------------ transactions */

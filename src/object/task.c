@@ -366,6 +366,10 @@ static void run(task *t)
     save(t, &st);
     tarn_log(TARN_LOG_INFO, "task begins", "task", kinds[t->kind].name, "bucket", st.bucket, "from", t->from.bucket, NULL);
     tarn_err err = obj_walk_run(&t->walk);
+    if (!err && st.bucket[0] == '\0') { /* everything: the database too */
+        tarn_meta_scrub_counts pages;
+        err = tarn_meta_scrub(t->s->meta, !st.dry_run, task_step, t, &pages);
+    }
     bool interrupted = err == TARN_E_CANCELED && !stopped(t);
     pthread_mutex_lock(&all->lock);
     if (!interrupted) {

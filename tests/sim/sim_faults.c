@@ -132,6 +132,9 @@ void heal(run *r)
         err = obj_repair_pass(r->s, NULL);
     if (!err)
         err = obj_scan_versions(r->s, NULL, heal_version, &h);
+    tarn_meta_scrub_counts pages;
+    if (!err)
+        err = tarn_meta_scrub(tarn_store_meta(r->s), true, NULL, NULL, &pages);
     bool copies = r->plan->canary == CANARY_MIRROR || tarn_meta_copies_good(tarn_store_meta(r->s)) == r->s->drives_n;
     if (!err && r->plan->canary != CANARY_HEAL && (h.open > 0 || !copies))
         err = TARN_E_INTERNAL;
