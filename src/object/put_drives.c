@@ -86,11 +86,12 @@ static void lose_or_late(tarn_put *p, unsigned shard, uint16_t late, const char 
 /* Shards that are lost already, or soon will be because their segment is no good on their drive. */
 static uint16_t given_up(const tarn_put *p)
 {
-    uint16_t mask = p->lost;
+    unsigned mask = p->lost;
     for (unsigned i = 0; p->seg && i < obj_put_shards(p); i++) {
-        mask |= (uint16_t)((p->seg->sync_failed >> obj_blob_drive(&p->blob, i, p->s->n) & 1u) << i);
+        unsigned bit = 1u << obj_blob_drive(&p->blob, i, p->s->n);
+        mask |= ((unsigned)p->seg->sync_failed & bit) != 0 ? 1u << i : 0;
     }
-    return mask;
+    return (uint16_t)mask;
 }
 
 /* Waits for the batch; shards that failed, or are late while the others are enough, are lost. */
