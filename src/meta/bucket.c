@@ -12,29 +12,13 @@
 /* ------------------------------------------------------------------ key-value */
 tarn_err tarn_meta_kv_get(tarn_meta *m, tarn_meta_tx *tx, const char *name, tarn_arena *a, tarn_str *out)
 {
-    meta_conn *c;
-    meta_q q = {0};
-    bool row = false;
-    tarn_str value = TARN_STR_NULL;
-    tarn_err err = meta_conn_for(m, tx, &c);
+    meta_q q;
+    tarn_err err = meta_q_read(&q, m, tx, META_SQL_KV_GET);
 
     if (err != TARN_OK)
         return err;
-    err = meta_q_begin(&q, c, META_SQL_KV_GET);
-    if (err == TARN_OK) {
-        meta_q_text(&q, tarn_str_of(name));
-        err = meta_q_step(&q, &row);
-    }
-    if (err == TARN_OK && !row)
-        err = TARN_E_NOT_FOUND;
-    if (err == TARN_OK) {
-        value = meta_col_str(&q, 0);
-        err = meta_keep(a, (tarn_str *const[]){&value}, 1);
-    }
-    meta_q_end(&q);
-    if (err == TARN_OK)
-        *out = value;
-    return err;
+    meta_q_text(&q, tarn_str_of(name));
+    return meta_q_one_text(&q, a, out);
 }
 
 tarn_err tarn_meta_kv_put(tarn_meta_tx *tx, const char *name, tarn_str value)
@@ -91,12 +75,9 @@ static tarn_err bucket_fetch(meta_q *q, tarn_arena *a, tarn_bucket_row *out)
 
 tarn_err tarn_meta_bucket_get(tarn_meta *m, tarn_meta_tx *tx, tarn_str name, tarn_arena *a, tarn_bucket_row *out)
 {
-    meta_conn *c;
     meta_q q;
-    tarn_err err = meta_conn_for(m, tx, &c);
+    tarn_err err = meta_q_read(&q, m, tx, META_SQL_BUCKET_GET);
 
-    if (err == TARN_OK)
-        err = meta_q_begin(&q, c, META_SQL_BUCKET_GET);
     if (err != TARN_OK)
         return err;
     meta_q_text(&q, name);
@@ -105,12 +86,9 @@ tarn_err tarn_meta_bucket_get(tarn_meta *m, tarn_meta_tx *tx, tarn_str name, tar
 
 tarn_err tarn_meta_bucket_get_id(tarn_meta *m, tarn_meta_tx *tx, uint64_t id, tarn_arena *a, tarn_bucket_row *out)
 {
-    meta_conn *c;
     meta_q q;
-    tarn_err err = meta_conn_for(m, tx, &c);
+    tarn_err err = meta_q_read(&q, m, tx, META_SQL_BUCKET_GET_ID);
 
-    if (err == TARN_OK)
-        err = meta_q_begin(&q, c, META_SQL_BUCKET_GET_ID);
     if (err != TARN_OK)
         return err;
     meta_q_u64(&q, id);
@@ -234,16 +212,14 @@ static tarn_err bucket_write(tarn_meta_tx *tx, meta_sql id, uint64_t bucket_id, 
 tarn_err tarn_meta_bucket_delete(tarn_meta_tx *tx, uint64_t bucket_id)
 {
     meta_q q;
-    bool row = false;
+    bool in_use = false;
     uint64_t changes = 0;
     tarn_err err = meta_q_begin(&q, tx->c, META_SQL_BUCKET_IN_USE);
 
     if (err != TARN_OK)
         return err;
     meta_q_u64(&q, bucket_id);
-    err = meta_q_step(&q, &row);
-    bool in_use = row && meta_col_u64(&q, 0) != 0;
-    meta_q_end(&q);
+    err = meta_q_one_bool(&q, &in_use);
     if (err == TARN_OK && in_use)
         err = TARN_E_BUCKET_NOT_EMPTY;
     if (err == TARN_OK)
@@ -273,29 +249,14 @@ static tarn_err bucket_touch(tarn_meta_tx *tx, uint64_t bucket_id)
 tarn_err tarn_meta_bucket_config_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t bucket_id, tarn_bucket_config kind, tarn_arena *a,
                                      tarn_str *out)
 {
-    meta_conn *c;
-    meta_q q = {0};
-    bool row = false;
-    tarn_str body = TARN_STR_NULL;
-    tarn_err err = meta_conn_for(m, tx, &c);
+    meta_q q;
+    tarn_err err = meta_q_read(&q, m, tx, META_SQL_CONFIG_GET);
 
-    if (err == TARN_OK)
-        err = meta_q_begin(&q, c, META_SQL_CONFIG_GET);
     if (err != TARN_OK)
         return err;
     meta_q_u64(&q, bucket_id);
     meta_q_u64(&q, (uint64_t)kind);
-    err = meta_q_step(&q, &row);
-    if (err == TARN_OK && !row)
-        err = TARN_E_NOT_FOUND;
-    if (err == TARN_OK) {
-        body = meta_col_str(&q, 0);
-        err = meta_keep(a, (tarn_str *const[]){&body}, 1);
-    }
-    meta_q_end(&q);
-    if (err == TARN_OK)
-        *out = body;
-    return err;
+    return meta_q_one_text(&q, a, out);
 }
 
 tarn_err tarn_meta_bucket_config_put(tarn_meta_tx *tx, uint64_t bucket_id, tarn_bucket_config kind, tarn_str body)

@@ -128,7 +128,7 @@ tarn_err tarn_meta_ns_update(tarn_meta_tx *tx, const tarn_ns_row *row)
 tarn_err tarn_meta_ns_delete(tarn_meta_tx *tx, uint64_t bucket_id, uint64_t ns_id)
 {
     meta_q q;
-    bool row = false;
+    bool in_use = false;
     uint64_t changes = 0;
     tarn_err err = meta_q_begin(&q, tx->c, META_SQL_NS_IN_USE);
 
@@ -136,9 +136,7 @@ tarn_err tarn_meta_ns_delete(tarn_meta_tx *tx, uint64_t bucket_id, uint64_t ns_i
         return err;
     meta_q_u64(&q, ns_id);
     meta_q_u64(&q, bucket_id);
-    err = meta_q_step(&q, &row);
-    bool in_use = row && meta_col_u64(&q, 0) != 0;
-    meta_q_end(&q);
+    err = meta_q_one_bool(&q, &in_use);
     if (err == TARN_OK && in_use)
         err = TARN_E_ICE_NOT_EMPTY;
     if (err == TARN_OK)
@@ -182,13 +180,10 @@ tarn_err tarn_meta_ns_list(tarn_meta *m, uint64_t bucket_id, tarn_str parent, ta
 tarn_err tarn_meta_ns_count(tarn_meta *m, tarn_meta_tx *tx, uint64_t bucket_id, uint64_t ns_id, uint64_t *tables, uint64_t *views,
                             uint64_t *children)
 {
-    meta_conn *c;
     meta_q q;
     bool row = false;
-    tarn_err err = meta_conn_for(m, tx, &c);
+    tarn_err err = meta_q_read(&q, m, tx, META_SQL_NS_COUNT);
 
-    if (err == TARN_OK)
-        err = meta_q_begin(&q, c, META_SQL_NS_COUNT);
     if (err != TARN_OK)
         return err;
     meta_q_u64(&q, ns_id);
@@ -226,14 +221,11 @@ static void entity_read(const meta_q *q, tarn_entity_row *out)
 tarn_err tarn_meta_entity_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t bucket_id, tarn_str ns_path, tarn_str name, tarn_arena *a,
                               tarn_entity_row *out)
 {
-    meta_conn *c;
     meta_q q;
     bool row = false;
     tarn_entity_row r;
-    tarn_err err = meta_conn_for(m, tx, &c);
+    tarn_err err = meta_q_read(&q, m, tx, META_SQL_ENTITY_GET);
 
-    if (err == TARN_OK)
-        err = meta_q_begin(&q, c, META_SQL_ENTITY_GET);
     if (err != TARN_OK)
         return err;
     meta_q_u64(&q, bucket_id);
@@ -407,13 +399,10 @@ tarn_err tarn_meta_entity_delete(tarn_meta_tx *tx, uint64_t id)
 tarn_err tarn_meta_entity_list(tarn_meta *m, uint64_t bucket_id, uint64_t ns_id, tarn_entity_kind kind, tarn_str after,
                                bool (*fn)(void *ctx, const tarn_entity_row *row), void *ctx)
 {
-    meta_conn *c;
     meta_q q;
     bool row;
-    tarn_err err = meta_conn_for(m, NULL, &c);
+    tarn_err err = meta_q_read(&q, m, NULL, META_SQL_ENTITY_LIST);
 
-    if (err == TARN_OK)
-        err = meta_q_begin(&q, c, META_SQL_ENTITY_LIST);
     if (err != TARN_OK)
         return err;
     meta_q_u64(&q, ns_id);

@@ -274,6 +274,43 @@ tarn_err meta_q_run(meta_q *q, uint64_t *changes)
     return err;
 }
 
+tarn_err meta_q_read(meta_q *q, tarn_meta *m, tarn_meta_tx *tx, meta_sql id)
+{
+    meta_conn *c;
+    tarn_err err = meta_conn_for(m, tx, &c);
+
+    return err != TARN_OK ? err : meta_q_begin(q, c, id);
+}
+
+tarn_err meta_q_one_text(meta_q *q, tarn_arena *a, tarn_str *out)
+{
+    bool row;
+    tarn_str value = TARN_STR_NULL;
+    tarn_err err = meta_q_step(q, &row);
+
+    if (err == TARN_OK && !row)
+        err = TARN_E_NOT_FOUND;
+    if (err == TARN_OK) {
+        value = meta_col_str(q, 0);
+        err = meta_keep(a, (tarn_str *const[]){&value}, 1);
+    }
+    meta_q_end(q);
+    if (err == TARN_OK)
+        *out = value;
+    return err;
+}
+
+tarn_err meta_q_one_bool(meta_q *q, bool *out)
+{
+    bool row;
+    tarn_err err = meta_q_step(q, &row);
+
+    if (err == TARN_OK)
+        *out = row && meta_col_u64(q, 0) != 0;
+    meta_q_end(q);
+    return err;
+}
+
 tarn_err meta_exec(meta_conn *c, meta_sql id)
 {
     meta_q q;

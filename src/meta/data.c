@@ -38,28 +38,13 @@ tarn_err tarn_meta_inline_put(tarn_meta_tx *tx, uint64_t data_id, tarn_str bytes
 
 tarn_err tarn_meta_inline_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t data_id, tarn_arena *a, tarn_str *out)
 {
-    meta_conn *c;
     meta_q q;
-    bool row = false;
-    tarn_str bytes = TARN_STR_NULL;
-    tarn_err err = meta_conn_for(m, tx, &c);
+    tarn_err err = meta_q_read(&q, m, tx, META_SQL_INLINE_GET);
 
-    if (err == TARN_OK)
-        err = meta_q_begin(&q, c, META_SQL_INLINE_GET);
     if (err != TARN_OK)
         return err;
     meta_q_u64(&q, data_id);
-    err = meta_q_step(&q, &row);
-    if (err == TARN_OK && !row)
-        err = TARN_E_NOT_FOUND;
-    if (err == TARN_OK) {
-        bytes = meta_col_str(&q, 0);
-        err = meta_keep(a, (tarn_str *const[]){&bytes}, 1);
-    }
-    meta_q_end(&q);
-    if (err == TARN_OK)
-        *out = bytes;
-    return err;
+    return meta_q_one_text(&q, a, out);
 }
 
 tarn_err tarn_meta_inline_delete(tarn_meta_tx *tx, uint64_t data_id)
@@ -105,14 +90,11 @@ tarn_err tarn_meta_part_put(tarn_meta_tx *tx, const tarn_part_row *row)
 
 tarn_err tarn_meta_part_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t data_id, uint32_t number, tarn_arena *a, tarn_part_row *out)
 {
-    meta_conn *c;
     meta_q q;
     bool row = false;
     tarn_part_row r;
-    tarn_err err = meta_conn_for(m, tx, &c);
+    tarn_err err = meta_q_read(&q, m, tx, META_SQL_PART_GET);
 
-    if (err == TARN_OK)
-        err = meta_q_begin(&q, c, META_SQL_PART_GET);
     if (err != TARN_OK)
         return err;
     meta_q_u64(&q, data_id);
@@ -138,13 +120,10 @@ tarn_err tarn_meta_part_delete(tarn_meta_tx *tx, uint64_t data_id, uint32_t numb
 tarn_err tarn_meta_part_list(tarn_meta *m, tarn_meta_tx *tx, uint64_t data_id, uint32_t after, bool columns_all,
                              bool (*fn)(void *ctx, const tarn_part_row *row), void *ctx)
 {
-    meta_conn *c;
     meta_q q;
     bool row;
-    tarn_err err = meta_conn_for(m, tx, &c);
+    tarn_err err = meta_q_read(&q, m, tx, columns_all ? META_SQL_PART_LIST_ALL : META_SQL_PART_LIST);
 
-    if (err == TARN_OK)
-        err = meta_q_begin(&q, c, columns_all ? META_SQL_PART_LIST_ALL : META_SQL_PART_LIST);
     if (err != TARN_OK)
         return err;
     meta_q_u64(&q, data_id);
@@ -197,14 +176,11 @@ tarn_err tarn_meta_upload_create(tarn_meta_tx *tx, const tarn_upload_row *row)
 tarn_err tarn_meta_upload_get(tarn_meta *m, tarn_meta_tx *tx, uint64_t bucket_id, tarn_str key, uint64_t upload_id, uint64_t nonce,
                               tarn_arena *a, tarn_upload_row *out)
 {
-    meta_conn *c;
     meta_q q;
     bool row = false;
     tarn_upload_row r;
-    tarn_err err = meta_conn_for(m, tx, &c);
+    tarn_err err = meta_q_read(&q, m, tx, META_SQL_UPLOAD_GET);
 
-    if (err == TARN_OK)
-        err = meta_q_begin(&q, c, META_SQL_UPLOAD_GET);
     if (err != TARN_OK)
         return err;
     meta_q_u64(&q, bucket_id);
@@ -311,13 +287,10 @@ tarn_err tarn_meta_garbage_put(tarn_meta_tx *tx, tarn_garbage_row *row)
 
 tarn_err tarn_meta_garbage_list(tarn_meta *m, uint64_t after_id, bool (*fn)(void *ctx, const tarn_garbage_row *row), void *ctx)
 {
-    meta_conn *c;
     meta_q q;
     bool row;
-    tarn_err err = meta_conn_for(m, NULL, &c);
+    tarn_err err = meta_q_read(&q, m, NULL, META_SQL_GARBAGE_LIST);
 
-    if (err == TARN_OK)
-        err = meta_q_begin(&q, c, META_SQL_GARBAGE_LIST);
     if (err != TARN_OK)
         return err;
     meta_q_u64(&q, after_id);
@@ -342,21 +315,13 @@ tarn_err tarn_meta_garbage_delete(tarn_meta_tx *tx, uint64_t id)
 
 tarn_err tarn_meta_data_referenced(tarn_meta *m, uint64_t data_id, bool *out)
 {
-    meta_conn *c;
     meta_q q;
-    bool row = false;
-    tarn_err err = meta_conn_for(m, NULL, &c);
+    tarn_err err = meta_q_read(&q, m, NULL, META_SQL_DATA_REFERENCED);
 
-    if (err == TARN_OK)
-        err = meta_q_begin(&q, c, META_SQL_DATA_REFERENCED);
     if (err != TARN_OK)
         return err;
     meta_q_u64(&q, data_id);
-    err = meta_q_step(&q, &row);
-    if (err == TARN_OK)
-        *out = row && meta_col_u64(&q, 0) != 0;
-    meta_q_end(&q);
-    return err;
+    return meta_q_one_bool(&q, out);
 }
 
 /* ------------------------------------------------------------------ repairs */
@@ -399,13 +364,10 @@ tarn_err tarn_meta_repair_put(tarn_meta_tx *tx, tarn_repair_row *row)
 
 tarn_err tarn_meta_repair_list(tarn_meta *m, uint64_t after_id, bool (*fn)(void *ctx, const tarn_repair_row *row), void *ctx)
 {
-    meta_conn *c;
     meta_q q;
     bool row;
-    tarn_err err = meta_conn_for(m, NULL, &c);
+    tarn_err err = meta_q_read(&q, m, NULL, META_SQL_REPAIR_LIST);
 
-    if (err == TARN_OK)
-        err = meta_q_begin(&q, c, META_SQL_REPAIR_LIST);
     if (err != TARN_OK)
         return err;
     meta_q_u64(&q, after_id);

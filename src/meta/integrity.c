@@ -63,19 +63,11 @@ tarn_err tarn_meta_integrity(tarn_meta *m, void (*say)(void *ctx, tarn_str probl
 
 tarn_err tarn_meta_data_held(tarn_meta *m, uint64_t data_id, bool *out)
 {
-    meta_conn *c;
     meta_q q;
-    bool row = false;
-    tarn_err err = meta_conn_for(m, NULL, &c);
+    tarn_err err = meta_q_read(&q, m, NULL, META_SQL_DATA_HELD);
 
-    if (err == TARN_OK)
-        err = meta_q_begin(&q, c, META_SQL_DATA_HELD);
     if (err != TARN_OK)
         return err;
     meta_q_u64(&q, data_id);
-    err = meta_q_step(&q, &row);
-    if (err == TARN_OK)
-        *out = row && meta_col_u64(&q, 0) != 0;
-    meta_q_end(&q);
-    return err;
+    return meta_q_one_bool(&q, out);
 }

@@ -71,11 +71,16 @@ void meta_q_i64(meta_q *q, int64_t v);
 void meta_q_blob(meta_q *q, tarn_str s);
 void meta_q_text(meta_q *q, tarn_str s);
 void meta_q_null(meta_q *q);
+/* meta_conn_for, then meta_q_begin on it: a query for reading. */
+tarn_err meta_q_read(meta_q *q, tarn_meta *m, tarn_meta_tx *tx, meta_sql id);
 /* Steps; *row says whether there is one. */
 tarn_err meta_q_step(meta_q *q, bool *row);
 void meta_q_end(meta_q *q); /* safe when begin failed */
 /* For writes: runs to the end, ends the query, tells the number of rows changed (may be NULL). */
 tarn_err meta_q_run(meta_q *q, uint64_t *changes);
+/* For reading one value: steps once, ends the query. *out is written on success alone. */
+tarn_err meta_q_one_text(meta_q *q, tarn_arena *a, tarn_str *out); /* kept in the arena; no row: NOT_FOUND */
+tarn_err meta_q_one_bool(meta_q *q, bool *out);                    /* no row: false */
 /* A statement without parameters. */
 tarn_err meta_exec(meta_conn *c, meta_sql id);
 
