@@ -137,9 +137,25 @@ typedef struct ice_page {
     size_t size;
     tarn_str after; /* name to go on behind; "" = from the start */
 } ice_page;
-/* kind and scope bind a token to the list that it came from. */
-tarn_err ice_page_read(ice_req *q, char kind, tarn_str scope, ice_page *out);
-void ice_page_token(tarn_sb *b, char kind, tarn_str scope, tarn_str last);
+
+/* An answer that lists names, page by page where the client asks for pages. In the request's arena. */
+typedef struct ice_list {
+    ice_page page;
+    char kind;
+    tarn_str scope;
+    tarn_sb b; /* the answer */
+    size_t n;
+    bool more;
+    char last_memory[TARN_NS_PATH_BYTES_MAX + 1];
+    tarn_sb last;
+} ice_list;
+/* kind and scope bind a page's token to the list that it came from. Reads what page is asked for, and begins the answer with the list
+ * called `name`. */
+tarn_err ice_list_begin(ice_req *q, char kind, tarn_str scope, const char *name, ice_list **out);
+bool ice_list_next(ice_list *l);                 /* room for one more? Then the caller writes it, and */
+bool ice_list_wrote(ice_list *l, tarn_str name); /* says behind which name the next page begins; false: stop */
+/* Ends the answer and sends it, or gives err back. Frees what the list has. */
+tarn_err ice_list_send(ice_req *q, ice_list *l, tarn_err err);
 
 /* ------------------------------------------------------------------ states of tables and views (state.c, worker.c) */
 typedef struct ice_state {

@@ -48,6 +48,17 @@ tarn_err ice_fail_plain(ice_error *e, tarn_err code)
     return ice_fail(e, code, "%s", tarn_err_get(code)->message);
 }
 
+tarn_err ice_hand_over(json_t *made, tarn_err err, json_t **out, ice_error *e)
+{
+    if (err == TARN_E_NO_MEMORY)
+        ice_fail_plain(e, err);
+    if (err == TARN_OK)
+        *out = made;
+    else
+        json_decref(made);
+    return err;
+}
+
 tarn_str ice_error_message(const ice_error *e)
 {
     return tarn_sb_view(&e->text);

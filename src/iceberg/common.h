@@ -30,6 +30,8 @@ void ice_error_init(ice_error *e);
 tarn_err ice_fail(ice_error *e, tarn_err code, const char *fmt, ...) TARN_PRINTF(3, 4);
 /* For errors of lower layers: the table's own message. */
 tarn_err ice_fail_plain(ice_error *e, tarn_err code);
+/* The end of what makes a document: hands `made` over, or lets go of it and gives err its message where memory ran out. */
+tarn_err ice_hand_over(json_t *made, tarn_err err, json_t **out, ice_error *e);
 tarn_str ice_error_message(const ice_error *e);
 
 /* ------------------------------------------------------------------ reading */

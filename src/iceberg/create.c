@@ -177,12 +177,5 @@ tarn_err ice_table_create(const json_t *request, tarn_str uuid, bool staged, con
     if (err == TARN_OK)
         err = ice_complete_table(&b);
     release(&t);
-    if (err == TARN_E_NO_MEMORY)
-        ice_fail_plain(e, err);
-    if (err != TARN_OK) {
-        json_decref(b.md);
-        return err;
-    }
-    *out = b.md;
-    return TARN_OK;
+    return ice_hand_over(b.md, err, out, e);
 }

@@ -237,14 +237,7 @@ tarn_err ice_table_load(const json_t *raw, bool strict, tarn_arena *a, json_t **
         return ice_fail(e, TARN_E_ICE_BAD_REQUEST, "Cannot parse table metadata: an object is needed");
     b.md = json_copy((json_t *)(uintptr_t)raw);
     tarn_err err = b.md ? check_all(&b, strict) : TARN_E_NO_MEMORY;
-    if (err == TARN_E_NO_MEMORY)
-        ice_fail_plain(e, err);
-    if (err != TARN_OK) {
-        json_decref(b.md);
-        return err;
-    }
-    *out = b.md;
-    return TARN_OK;
+    return ice_hand_over(b.md, err, out, e);
 }
 
 /* ------------------------------------------------------------------ snapshots=refs */

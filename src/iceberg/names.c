@@ -170,7 +170,7 @@ static uint64_t scope_hash(char kind, tarn_str scope)
     return h;
 }
 
-void ice_page_token(tarn_sb *b, char kind, tarn_str scope, tarn_str last)
+static void page_token(tarn_sb *b, char kind, tarn_str scope, tarn_str last)
 {
     tarn_sb plain;
     tarn_sb_init(&plain, PAGE_TOKEN_BYTES_MAX);
@@ -193,7 +193,7 @@ static tarn_err read_token(ice_req *q, char kind, tarn_str scope, tarn_str token
     return TARN_OK;
 }
 
-tarn_err ice_page_read(ice_req *q, char kind, tarn_str scope, ice_page *out)
+static tarn_err page_read(ice_req *q, char kind, tarn_str scope, ice_page *out)
 {
     const tarn_param *token = tarn_req_param(q->http, "pageToken"), *size = tarn_req_param(q->http, "pageSize");
     uint64_t n = 0;
@@ -206,4 +206,57 @@ tarn_err ice_page_read(ice_req *q, char kind, tarn_str scope, ice_page *out)
     if (token && token->value.n > 0)
         ICE_TRY(read_token(q, kind, scope, token->value, &out->after));
     return TARN_OK;
+}
+
+/* ------------------------------------------------------------------ lists */
+_Static_assert(TARN_NS_PATH_BYTES_MAX >= TARN_CATALOG_NAME_BYTES_MAX && TARN_NS_PATH_BYTES_MAX >= TARN_BUCKET_NAME_BYTES_MAX,
+               "ice_list.last holds the name of whatever is listed");
+
+tarn_err ice_list_begin(ice_req *q, char kind, tarn_str scope, const char *name, ice_list **out)
+{
+    ice_list *l = TARN_ARENA_NEW(q->a, ice_list);
+    if (!l)
+        return TARN_E_NO_MEMORY;
+    l->kind = kind;
+    l->scope = scope;
+    ICE_TRY(page_read(q, kind, scope, &l->page));
+    tarn_sb_init_fixed(&l->last, l->last_memory, sizeof l->last_memory);
+    tarn_sb_init(&l->b, ICE_LIST_BYTES_MAX);
+    tarn_sb_fmt(&l->b, "{\"%s\":[", name);
+    *out = l;
+    return TARN_OK;
+}
+
+bool ice_list_next(ice_list *l)
+{
+    if (l->page.on && l->n == l->page.size) {
+        l->more = true;
+        return false;
+    }
+    if (l->n++ > 0)
+        tarn_sb_char(&l->b, ',');
+    return true;
+}
+
+bool ice_list_wrote(ice_list *l, tarn_str name)
+{
+    tarn_sb_reset(&l->last);
+    tarn_sb_str(&l->last, name);
+    return !l->b.failed;
+}
+
+tarn_err ice_list_send(ice_req *q, ice_list *l, tarn_err err)
+{
+    tarn_sb_cstr(&l->b, "],\"next-page-token\":");
+    if (l->more) {
+        tarn_sb_char(&l->b, '"');
+        page_token(&l->b, l->kind, l->scope, tarn_sb_view(&l->last));
+        tarn_sb_cstr(&l->b, "\"}");
+    } else {
+        tarn_sb_cstr(&l->b, "null}");
+    }
+    if (err == TARN_OK)
+        err = ice_send_json(q, 200, &l->b);
+    tarn_sb_free(&l->b);
+    return err;
 }

@@ -118,30 +118,13 @@ tarn_err ice_h_ns_head(ice_req *q)
 }
 
 /* ------------------------------------------------------------------ list */
-typedef struct ns_list {
-    ice_page page;
-    tarn_sb *b;
-    size_t n;
-    bool more;
-    char last_memory[TARN_NS_PATH_BYTES_MAX + 1];
-    tarn_sb last;
-} ns_list;
-
 static bool list_one(void *ctx, const tarn_ns_row *row)
 {
-    ns_list *l = ctx;
-    if (l->page.on && l->n == l->page.size) {
-        l->more = true;
+    ice_list *l = ctx;
+    if (!ice_list_next(l))
         return false;
-    }
-    if (l->n++ > 0)
-        tarn_sb_char(l->b, ',');
-    ice_ns_write_json(l->b, row->path);
-    if (l->page.on) {
-        tarn_sb_reset(&l->last);
-        tarn_sb_str(&l->last, row->path);
-    }
-    return !l->b->failed;
+    ice_ns_write_json(&l->b, row->path);
+    return ice_list_wrote(l, row->path);
 }
 
 /* `parent` comes encoded once by the query, and by some clients once more by themselves. */
@@ -161,31 +144,11 @@ static tarn_err read_parent(ice_req *q, tarn_str *out)
 tarn_err ice_h_ns_list(ice_req *q)
 {
     tarn_str parent = TARN_STR_NULL;
-    tarn_sb b;
-    ns_list *l = TARN_ARENA_NEW(q->a, ns_list);
-    if (!l)
-        return TARN_E_NO_MEMORY;
+    ice_list *l;
     ICE_TRY(read_parent(q, &parent));
-    ICE_TRY(ice_page_read(q, 'n', parent, &l->page));
-    tarn_sb_init(&b, ICE_LIST_BYTES_MAX);
-    tarn_sb_init_fixed(&l->last, l->last_memory, sizeof l->last_memory);
-    l->b = &b;
-    tarn_sb_cstr(&b, "{\"namespaces\":[");
+    ICE_TRY(ice_list_begin(q, 'n', parent, "namespaces", &l));
     tarn_err err = tarn_meta_ns_list(q->ice->meta, q->wh.id, parent, l->page.after, list_one, l);
-    tarn_sb_cstr(&b, "],\"next-page-token\":");
-    if (l->more) {
-        tarn_sb_char(&b, '"');
-        ice_page_token(&b, 'n', parent, tarn_sb_view(&l->last));
-        tarn_sb_cstr(&b, "\"}");
-    } else {
-        tarn_sb_cstr(&b, "null}");
-    }
-    if (err == TARN_E_ICE_NO_NAMESPACE)
-        err = ice_no_namespace(q, parent);
-    if (err == TARN_OK)
-        err = ice_send_json(q, 200, &b);
-    tarn_sb_free(&b);
-    return err;
+    return ice_list_send(q, l, err == TARN_E_ICE_NO_NAMESPACE ? ice_no_namespace(q, parent) : err);
 }
 
 /* ------------------------------------------------------------------ drop */

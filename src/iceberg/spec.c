@@ -173,15 +173,10 @@ tarn_err ice_spec_make(const json_t *spec, int64_t spec_id, const ice_spec_bind 
     if (err == TARN_OK)
         err = json_object_set(made, "fields", done) == 0 ? TARN_OK : TARN_E_NO_MEMORY;
     json_decref(done);
-    if (err == TARN_E_NO_MEMORY)
-        ice_fail_plain(e, err);
-    if (err != TARN_OK) {
-        json_decref(made);
-        return err;
-    }
-    *out = made;
-    *highest = top;
-    return TARN_OK;
+    err = ice_hand_over(made, err, out, e);
+    if (err == TARN_OK)
+        *highest = top;
+    return err;
 }
 
 bool ice_spec_compatible(const json_t *a, const json_t *b)
@@ -255,14 +250,7 @@ tarn_err ice_order_make(const json_t *order, int64_t order_id, const ice_schema 
     if (err == TARN_OK)
         err = json_object_set(made, "fields", done) == 0 ? TARN_OK : TARN_E_NO_MEMORY;
     json_decref(done);
-    if (err == TARN_E_NO_MEMORY)
-        ice_fail_plain(e, err);
-    if (err != TARN_OK) {
-        json_decref(made);
-        return err;
-    }
-    *out = made;
-    return TARN_OK;
+    return ice_hand_over(made, err, out, e);
 }
 
 bool ice_order_unsorted(const json_t *order)

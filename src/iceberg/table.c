@@ -119,62 +119,26 @@ tarn_err ice_h_table_head(ice_req *q)
 }
 
 /* ------------------------------------------------------------------ list (views, too) */
-typedef struct entity_list {
-    ice_page page;
-    tarn_sb *b;
-    tarn_str ns;
-    size_t n;
-    bool more;
-    char last_memory[TARN_CATALOG_NAME_BYTES_MAX + 1];
-    tarn_sb last;
-} entity_list;
-
 static bool list_one(void *ctx, const tarn_entity_row *row)
 {
-    entity_list *l = ctx;
-    if (l->page.on && l->n == l->page.size) {
-        l->more = true;
+    ice_list *l = ctx;
+    if (!ice_list_next(l))
         return false;
-    }
-    tarn_sb_cstr(l->b, l->n++ > 0 ? ",{\"namespace\":" : "{\"namespace\":");
-    ice_ns_write_json(l->b, l->ns);
-    tarn_sb_cstr(l->b, ",\"name\":");
-    ice_json_write_string(l->b, row->name);
-    tarn_sb_char(l->b, '}');
-    if (l->page.on) {
-        tarn_sb_reset(&l->last);
-        tarn_sb_str(&l->last, row->name);
-    }
-    return !l->b->failed;
+    tarn_sb_cstr(&l->b, "{\"namespace\":");
+    ice_ns_write_json(&l->b, l->scope);
+    tarn_sb_cstr(&l->b, ",\"name\":");
+    ice_json_write_string(&l->b, row->name);
+    tarn_sb_char(&l->b, '}');
+    return ice_list_wrote(l, row->name);
 }
 
 static tarn_err list_entities(ice_req *q, tarn_entity_kind kind, char token_kind)
 {
     tarn_ns_row ns;
-    tarn_sb b;
-    entity_list *l = TARN_ARENA_NEW(q->a, entity_list);
-    if (!l)
-        return TARN_E_NO_MEMORY;
+    ice_list *l;
     ICE_TRY(ice_namespace(q, &ns));
-    ICE_TRY(ice_page_read(q, token_kind, q->ns, &l->page));
-    tarn_sb_init(&b, ICE_LIST_BYTES_MAX);
-    tarn_sb_init_fixed(&l->last, l->last_memory, sizeof l->last_memory);
-    l->b = &b;
-    l->ns = q->ns;
-    tarn_sb_cstr(&b, "{\"identifiers\":[");
-    tarn_err err = tarn_meta_entity_list(q->ice->meta, q->wh.id, ns.id, kind, l->page.after, list_one, l);
-    tarn_sb_cstr(&b, "],\"next-page-token\":");
-    if (l->more) {
-        tarn_sb_char(&b, '"');
-        ice_page_token(&b, token_kind, q->ns, tarn_sb_view(&l->last));
-        tarn_sb_cstr(&b, "\"}");
-    } else {
-        tarn_sb_cstr(&b, "null}");
-    }
-    if (err == TARN_OK)
-        err = ice_send_json(q, 200, &b);
-    tarn_sb_free(&b);
-    return err;
+    ICE_TRY(ice_list_begin(q, token_kind, q->ns, "identifiers", &l));
+    return ice_list_send(q, l, tarn_meta_entity_list(q->ice->meta, q->wh.id, ns.id, kind, l->page.after, list_one, l));
 }
 
 tarn_err ice_h_table_list(ice_req *q)

@@ -398,14 +398,7 @@ tarn_err ice_view_create(const json_t *request, tarn_str uuid, const ice_ctx *ct
     tarn_err err = b.md ? create_head(&b, request, uuid) : TARN_E_NO_MEMORY;
     if (err == TARN_OK)
         err = create_body(&b, request);
-    if (err == TARN_E_NO_MEMORY)
-        ice_fail_plain(e, err);
-    if (err != TARN_OK) {
-        json_decref(b.md);
-        return err;
-    }
-    *out = b.md;
-    return TARN_OK;
+    return ice_hand_over(b.md, err, out, e);
 }
 
 /* ------------------------------------------------------------------ load */

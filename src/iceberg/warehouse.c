@@ -115,52 +115,20 @@ tarn_err ice_h_warehouse_create(ice_req *q)
 }
 
 /* ------------------------------------------------------------------ list, get */
-typedef struct wh_list {
-    ice_page page;
-    tarn_sb *b;
-    size_t n;
-    bool more;
-    char last_memory[TARN_BUCKET_NAME_BYTES_MAX + 1];
-    tarn_sb last;
-} wh_list;
-
 static bool list_one(void *ctx, const tarn_bucket_row *row)
 {
-    wh_list *l = ctx;
-    if (l->page.on && l->n == l->page.size) {
-        l->more = true;
+    ice_list *l = ctx;
+    if (!ice_list_next(l))
         return false;
-    }
-    if (l->n++ > 0)
-        tarn_sb_char(l->b, ',');
-    ice_json_write_string(l->b, row->name);
-    tarn_sb_reset(&l->last);
-    tarn_sb_str(&l->last, row->name);
-    return !l->b->failed;
+    ice_json_write_string(&l->b, row->name);
+    return ice_list_wrote(l, row->name);
 }
 
 tarn_err ice_h_warehouse_list(ice_req *q)
 {
-    wh_list l = {0};
-    tarn_sb b;
-    ICE_TRY(ice_page_read(q, 'w', TARN_STR(""), &l.page));
-    tarn_sb_init(&b, ICE_LIST_BYTES_MAX);
-    tarn_sb_init_fixed(&l.last, l.last_memory, sizeof l.last_memory);
-    l.b = &b;
-    tarn_sb_cstr(&b, "{\"warehouses\":[");
-    tarn_err err = tarn_meta_bucket_list(q->ice->meta, NULL, l.page.after, TARN_STR(""), true, list_one, &l);
-    tarn_sb_cstr(&b, "],\"next-page-token\":");
-    if (l.more) {
-        tarn_sb_char(&b, '"');
-        ice_page_token(&b, 'w', TARN_STR(""), tarn_sb_view(&l.last));
-        tarn_sb_cstr(&b, "\"}");
-    } else {
-        tarn_sb_cstr(&b, "null}");
-    }
-    if (err == TARN_OK)
-        err = ice_send_json(q, 200, &b);
-    tarn_sb_free(&b);
-    return err;
+    ice_list *l;
+    ICE_TRY(ice_list_begin(q, 'w', TARN_STR(""), "warehouses", &l));
+    return ice_list_send(q, l, tarn_meta_bucket_list(q->ice->meta, NULL, l->page.after, TARN_STR(""), true, list_one, l));
 }
 
 tarn_err ice_h_warehouse_get(ice_req *q)
