@@ -145,6 +145,8 @@ void tarn_sb_i64(tarn_sb *b, int64_t v);
 void tarn_sb_hex(tarn_sb *b, const void *p, size_t n); /* lower case */
 void tarn_sb_fmt(tarn_sb *b, const char *fmt, ...) TARN_PRINTF(2, 3);
 void tarn_sb_vfmt(tarn_sb *b, const char *fmt, va_list ap) TARN_PRINTF(2, 0);
+/* Formats into mem, which is NUL-terminated afterwards; what does not fit is replaced by `otherwise`. The text of a message. */
+tarn_str tarn_str_vfmt(char *mem, size_t mem_bytes, const char *otherwise, const char *fmt, va_list ap) TARN_PRINTF(4, 0);
 /* Room for n more bytes, or NULL (and failed). The caller fills all of it and adds n to b->n; the NUL behind is set already. */
 char *tarn_sb_reserve(tarn_sb *b, size_t n);
 tarn_str tarn_sb_view(const tarn_sb *b); /* empty when failed */

@@ -31,15 +31,13 @@ tarn_err auth_failf(tarn_err_detail *d, tarn_arena *arena, tarn_err e, const cha
     if (!d) {
         return e;
     }
-    char text[DETAIL_TEXT_BYTES_MAX];
-    tarn_sb b;
-    tarn_sb_init_fixed(&b, text, sizeof text);
+    char mem[DETAIL_TEXT_BYTES_MAX];
     va_list ap;
     va_start(ap, fmt);
-    tarn_sb_vfmt(&b, fmt, ap);
-    va_end(ap);
     /* A text that does not fit leaves the table's own message standing. */
-    d->message = b.failed ? TARN_STR_NULL : tarn_arena_str(arena, tarn_sb_view(&b));
+    tarn_str text = tarn_str_vfmt(mem, sizeof mem, "", fmt, ap);
+    va_end(ap);
+    d->message = tarn_arena_str(arena, text);
     return e;
 }
 

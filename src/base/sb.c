@@ -184,6 +184,14 @@ void tarn_sb_vfmt(tarn_sb *b, const char *fmt, va_list ap)
     }
 }
 
+tarn_str tarn_str_vfmt(char *mem, size_t mem_bytes, const char *otherwise, const char *fmt, va_list ap)
+{
+    tarn_sb b;
+    tarn_sb_init_fixed(&b, mem, mem_bytes);
+    tarn_sb_vfmt(&b, fmt, ap);
+    return b.failed ? tarn_str_of(otherwise) : tarn_sb_view(&b);
+}
+
 void tarn_sb_fmt(tarn_sb *b, const char *fmt, ...)
 {
     va_list ap;

@@ -83,7 +83,7 @@ static tarn_err bucket_for(adopt *ad, tarn_str name, uint8_t flags, int64_t crea
     err = tarn_meta_commit(r->s->meta, bucket_fn, &b);
     if (!err) {
         r->out->buckets++;
-        rb_say(r, "bucket %.*s made again, with the settings that its records tell", TARN_STR_ARG(name));
+        obj_say(r->to, "bucket %.*s made again, with the settings that its records tell", TARN_STR_ARG(name));
         err = tarn_meta_bucket_get(r->s->meta, NULL, name, ad->a, out);
     }
     return err;
@@ -278,12 +278,12 @@ static tarn_err apply(apply_arg *g)
     rebuild *r = g->ad->r;
     tarn_err err = tarn_meta_commit(r->s->meta, apply_fn, g);
     if (g->stale) {
-        rb_say(r, "left out: %.*s/%.*s (data %016llx): what the backup has is newer", TARN_STR_ARG(g->bucket->name),
-               TARN_STR_ARG(g->row->key), (unsigned long long)g->row->data_id);
+        obj_say(r->to, "left out: %.*s/%.*s (data %016llx): what the backup has is newer", TARN_STR_ARG(g->bucket->name),
+                TARN_STR_ARG(g->row->key), (unsigned long long)g->row->data_id);
         return TARN_OK;
     }
     if (err == TARN_E_ACCESS_DENIED) {
-        rb_say(r, "left out: %.*s/%.*s: a locked version is in its place", TARN_STR_ARG(g->bucket->name), TARN_STR_ARG(g->row->key));
+        obj_say(r->to, "left out: %.*s/%.*s: a locked version is in its place", TARN_STR_ARG(g->bucket->name), TARN_STR_ARG(g->row->key));
         return TARN_OK;
     }
     if (!err) {
@@ -363,9 +363,9 @@ static tarn_err adopt_plain(adopt *ad, const candidate *c)
     tarn_err err = plain_row(ad, c->blob, &row, &rec, &missing);
     if (err == TARN_E_QUORUM_READ || err == TARN_E_CORRUPT || err == TARN_E_FORMAT) {
         r->out->incomplete++;
-        rb_say(r, "can't be made: %.*s/%.*s (data %016llx): %d of %u shards are whole, %u are needed", TARN_STR_ARG(rec.info.bucket),
-               TARN_STR_ARG(rec.info.key), (unsigned long long)c->data_id, __builtin_popcount(c->blob->whole),
-               (unsigned)(c->blob->blob.k + c->blob->blob.m), (unsigned)c->blob->blob.k);
+        obj_say(r->to, "can't be made: %.*s/%.*s (data %016llx): %d of %u shards are whole, %u are needed", TARN_STR_ARG(rec.info.bucket),
+                TARN_STR_ARG(rec.info.key), (unsigned long long)c->data_id, __builtin_popcount(c->blob->whole),
+                (unsigned)(c->blob->blob.k + c->blob->blob.m), (unsigned)c->blob->blob.k);
         return TARN_OK;
     }
     if (!err) {
@@ -437,7 +437,7 @@ static tarn_err adopt_multipart(adopt *ad, const candidate *c)
     obj_span *spans = err ? NULL : TARN_ARENA_ARRAY(ad->a, obj_span, m.parts_n);
     if (err) {
         r->out->incomplete++;
-        rb_say(r, "can't be made: the object of upload %016llx: its manifest is damaged everywhere", (unsigned long long)c->data_id);
+        obj_say(r->to, "can't be made: the object of upload %016llx: its manifest is damaged everywhere", (unsigned long long)c->data_id);
         return TARN_OK;
     }
     err = parts && spans ? TARN_OK : TARN_E_NO_MEMORY;
@@ -446,8 +446,8 @@ static tarn_err adopt_multipart(adopt *ad, const candidate *c)
         spans[i] = (obj_span){m.parts[i].number, m.parts[i].size};
         if (err == TARN_E_QUORUM_READ || err == TARN_E_CORRUPT) {
             r->out->incomplete++;
-            rb_say(r, "can't be made: %.*s/%.*s: part %u of %zu is not there", TARN_STR_ARG(m.bucket), TARN_STR_ARG(m.key),
-                   m.parts[i].number, m.parts_n);
+            obj_say(r->to, "can't be made: %.*s/%.*s: part %u of %zu is not there", TARN_STR_ARG(m.bucket), TARN_STR_ARG(m.key),
+                    m.parts[i].number, m.parts_n);
             return TARN_OK;
         }
     }
@@ -594,7 +594,7 @@ tarn_err rb_adopt(rebuild *r)
             }
         }
         if (left > 0) {
-            rb_say(r, "left out: %llu parts of uploads that were not completed", (unsigned long long)left);
+            obj_say(r->to, "left out: %llu parts of uploads that were not completed", (unsigned long long)left);
         }
     }
     tarn_arena_free(ad.a);

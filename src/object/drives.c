@@ -455,13 +455,10 @@ static tarn_err refuse(opening *o, tarn_err err, const char *fmt, ...) TARN_PRIN
 static tarn_err refuse(opening *o, tarn_err err, const char *fmt, ...)
 {
     char mem[2 * OBJ_REASON_BYTES_MAX];
-    tarn_sb b;
     va_list ap;
-    tarn_sb_init_fixed(&b, mem, sizeof mem);
     va_start(ap, fmt);
-    tarn_sb_vfmt(&b, fmt, ap);
+    tarn_str text = tarn_arena_str(o->arena, tarn_str_vfmt(mem, sizeof mem, "drives refused", fmt, ap));
     va_end(ap);
-    tarn_str text = tarn_arena_str(o->arena, tarn_sb_view(&b));
     *o->reason = text.p ? text : TARN_STR("drives refused");
     return err;
 }
@@ -470,14 +467,12 @@ static void drive_out(opening *o, obj_drive *d, tarn_drive_state state, const ch
 static void drive_out(opening *o, obj_drive *d, tarn_drive_state state, const char *fmt, ...)
 {
     char mem[OBJ_REASON_BYTES_MAX];
-    tarn_sb b;
     va_list ap;
-    tarn_sb_init_fixed(&b, mem, sizeof mem);
     va_start(ap, fmt);
-    tarn_sb_vfmt(&b, fmt, ap);
+    tarn_str text = tarn_str_vfmt(mem, sizeof mem, "drive refused", fmt, ap);
     va_end(ap);
-    obj_drive_set(o->s, d, state, b.failed ? "drive refused" : mem);
-    tarn_log(TARN_LOG_WARN, "drive not used", "drive", d->path, "reason", b.failed ? "" : mem, NULL);
+    obj_drive_set(o->s, d, state, text.p);
+    tarn_log(TARN_LOG_WARN, "drive not used", "drive", d->path, "reason", text.p, NULL);
 }
 
 /* The deployment that most of the drives belong to. */

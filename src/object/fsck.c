@@ -12,7 +12,7 @@
 #include "record.h"
 #include "upkeep.h"
 
-#define FSCK_LINE_BYTES_MAX 4096
+#define SAY_LINE_BYTES_MAX 4096
 
 typedef struct fsck {
     tarn_store *s;
@@ -23,17 +23,14 @@ typedef struct fsck {
     uint64_t bucket_id;
 } fsck;
 
-static void say(const tarn_offline *to, const char *fmt, ...) TARN_PRINTF(2, 3);
-static void say(const tarn_offline *to, const char *fmt, ...)
+void obj_say(const tarn_offline *to, const char *fmt, ...)
 {
-    char mem[FSCK_LINE_BYTES_MAX];
-    tarn_sb b;
+    char mem[SAY_LINE_BYTES_MAX];
     va_list ap;
-    tarn_sb_init_fixed(&b, mem, sizeof mem);
     va_start(ap, fmt);
-    tarn_sb_vfmt(&b, fmt, ap);
+    tarn_str line = tarn_str_vfmt(mem, sizeof mem, "(a line that is too long)", fmt, ap);
     va_end(ap);
-    to->say(to->ctx, b.failed ? TARN_STR("(a line that is too long)") : tarn_sb_view(&b));
+    to->say(to->ctx, line);
 }
 
 /* ------------------------------------------------------------------ the database */
@@ -44,13 +41,13 @@ static void check_copies(fsck *f)
         char path[TARN_PATH_BYTES_MAX];
         uint64_t pages = 0, bad = 0;
         if (!obj_drive_readable(d)) {
-            say(f->to, "drive %s is not used: %s", d->path, atomic_load(&d->reason));
+            obj_say(f->to, "drive %s is not used: %s", d->path, atomic_load(&d->reason));
             continue;
         }
         tarn_err err = obj_path(d, "meta", path) ? tarn_meta_copy_check(f->s->fs, path, &pages, &bad) : TARN_E_LIMIT;
         if (err || bad > 0) {
-            say(f->to, "drive %s: database copy: %llu of %llu pages are wrong%s%s", d->path, (unsigned long long)bad,
-                (unsigned long long)pages, err ? ", " : "", err ? tarn_err_get(err)->message : "");
+            obj_say(f->to, "drive %s: database copy: %llu of %llu pages are wrong%s%s", d->path, (unsigned long long)bad,
+                    (unsigned long long)pages, err ? ", " : "", err ? tarn_err_get(err)->message : "");
         }
         f->out->database_bad_pages += bad;
     }
@@ -59,7 +56,7 @@ static void check_copies(fsck *f)
 static void say_problem(void *ctx, tarn_str problem)
 {
     const fsck *f = ctx;
-    say(f->to, "database: %.*s", TARN_STR_ARG(problem));
+    obj_say(f->to, "database: %.*s", TARN_STR_ARG(problem));
 }
 
 /* ------------------------------------------------------------------ versions and uploads */
@@ -73,9 +70,9 @@ static void tally(fsck *f, const obj_check *c, const char *what, tarn_str bucket
     o->damaged += c->missing + c->corrupt > 0 ? 1 : 0;
     o->waiting += c->lost == 0 && c->unreadable > 0 ? 1 : 0;
     if (!obj_check_clean(c) || c->unreadable > 0) {
-        say(f->to, "%s %.*s/%.*s (%llu): %u shards missing, %u wrong%s%s", what, TARN_STR_ARG(bucket), TARN_STR_ARG(key),
-            (unsigned long long)seq, c->missing, c->corrupt, c->lost > 0 ? ", LOST: too few are left" : "",
-            c->unreadable > 0 ? ", drives are needed that are out" : "");
+        obj_say(f->to, "%s %.*s/%.*s (%llu): %u shards missing, %u wrong%s%s", what, TARN_STR_ARG(bucket), TARN_STR_ARG(key),
+                (unsigned long long)seq, c->missing, c->corrupt, c->lost > 0 ? ", LOST: too few are left" : "",
+                c->unreadable > 0 ? ", drives are needed that are out" : "");
     }
 }
 
@@ -133,8 +130,8 @@ static bool check_table(void *ctx, const tarn_entity_row *row)
     tarn_arena_free(a);
     if (!there) {
         f->out->tables_lost++;
-        say(f->to, "table %.*s of warehouse %.*s: its metadata file is not there: %.*s", TARN_STR_ARG(row->name), TARN_STR_ARG(f->bucket),
-            TARN_STR_ARG(row->pointer));
+        obj_say(f->to, "table %.*s of warehouse %.*s: its metadata file is not there: %.*s", TARN_STR_ARG(row->name),
+                TARN_STR_ARG(f->bucket), TARN_STR_ARG(row->pointer));
     }
     return true;
 }
@@ -234,9 +231,9 @@ static bool check_record(void *ctx, obj_drive *d, const obj_record *r, const obj
     uint64_t bytes = trailer ? r->blob.head_bytes + obj_record_data_bytes(&r->blob) : r->blob.head_bytes;
     f->out->orphans++;
     f->out->orphan_bytes += bytes;
-    say(f->to, "drive %s: nothing refers to data %016llx part %u (%.*s/%.*s, %llu bytes%s)", d->path, (unsigned long long)r->blob.data_id,
-        r->blob.part, TARN_STR_ARG(r->info.bucket), TARN_STR_ARG(r->info.key), (unsigned long long)bytes,
-        trailer ? "" : ", not written to its end");
+    obj_say(f->to, "drive %s: nothing refers to data %016llx part %u (%.*s/%.*s, %llu bytes%s)", d->path,
+            (unsigned long long)r->blob.data_id, r->blob.part, TARN_STR_ARG(r->info.bucket), TARN_STR_ARG(r->info.key),
+            (unsigned long long)bytes, trailer ? "" : ", not written to its end");
     return true;
 }
 
@@ -249,7 +246,7 @@ static tarn_err check_records(fsck *f)
             err = obj_records_scan(f->s, &f->s->drives[i], check_record, f, &unreadable);
         }
         if (unreadable > 0) {
-            say(f->to, "drive %s: %llu files without a readable header", f->s->drives[i].path, (unsigned long long)unreadable);
+            obj_say(f->to, "drive %s: %llu files without a readable header", f->s->drives[i].path, (unsigned long long)unreadable);
         }
     }
     return err;

@@ -25,21 +25,8 @@
 #include <string.h>
 
 #define SEQ_SKIP (UINT64_C(1) << 40) /* more numbers than are given out between two backups */
-#define LINE_BYTES_MAX 4096
 #define BLOB_BUCKETS (1u << 18)
 #define DROPS_PER_TX 256
-
-void rb_say(rebuild *r, const char *fmt, ...)
-{
-    char mem[LINE_BYTES_MAX];
-    tarn_sb b;
-    va_list ap;
-    tarn_sb_init_fixed(&b, mem, sizeof mem);
-    va_start(ap, fmt);
-    tarn_sb_vfmt(&b, fmt, ap);
-    va_end(ap);
-    r->to->say(r->to->ctx, b.failed ? TARN_STR("(a line that is too long)") : tarn_sb_view(&b));
-}
 
 /* ------------------------------------------------------------------ the backup */
 typedef struct newest {
@@ -82,7 +69,7 @@ static bool find_backup(rebuild *r, newest *out)
                 *out = n;
                 return true;
             }
-            rb_say(r, "backup %s can't be used: it is damaged, or there is a newer one", n.path);
+            obj_say(r->to, "backup %s can't be used: it is damaged, or there is a newer one", n.path);
         }
         if (!any) {
             return false;
@@ -132,7 +119,7 @@ static tarn_err set_all_aside(rebuild *r)
     for (size_t i = 0; i < r->s->drives_n; i++) {
         const obj_drive *d = &r->s->drives[i];
         if (!obj_drive_writable(d)) {
-            rb_say(r, "drive %s gets no copy of the database: %s", d->path, atomic_load(&d->reason));
+            obj_say(r->to, "drive %s gets no copy of the database: %s", d->path, atomic_load(&d->reason));
             continue;
         }
         int rc = set_aside(r->s, d, "tarn.db", now_ms);
@@ -164,14 +151,14 @@ static tarn_err start_database(rebuild *r)
     tarn_fs *fs = r->s->fs;
     const char *from = r->spec->backup;
     if (from) {
-        rb_say(r, "beginning with the backup %s", from);
+        obj_say(r->to, "beginning with the backup %s", from);
         fs = tarn_fs_posix();
     } else if (find_backup(r, &n)) {
         from = n.path;
         r->out->backup_ms = (int64_t)n.ms;
-        rb_say(r, "beginning with the backup %s", from);
+        obj_say(r->to, "beginning with the backup %s", from);
     } else {
-        rb_say(r, "there is no backup: settings, inline objects, and versions' ids can't come back");
+        obj_say(r->to, "there is no backup: settings, inline objects, and versions' ids can't come back");
         o = obj_overlay_new(r->s->fs);
         err = o ? make_empty(o, &r->s->drives[0], path) : TARN_E_NO_MEMORY;
         from = path;
@@ -268,10 +255,10 @@ static tarn_err take_inventory(rebuild *r)
         err = obj_records_scan(r->s, d, take_record, r, &unreadable);
         err = err ? err : r->err;
         if (unreadable > 0) {
-            rb_say(r, "drive %s: %llu files without a readable header", d->path, (unsigned long long)unreadable);
+            obj_say(r->to, "drive %s: %llu files without a readable header", d->path, (unsigned long long)unreadable);
         }
     }
-    rb_say(r, "found %llu records of %zu blobs", (unsigned long long)r->out->records, r->blobs_n);
+    obj_say(r->to, "found %llu records of %zu blobs", (unsigned long long)r->out->records, r->blobs_n);
     return err;
 }
 
@@ -366,8 +353,8 @@ static tarn_err keep_version(void *ctx, const tarn_bucket_row *bucket, const tar
         judge(k, row->layout);
     }
     if (!err && k->gone > 0) {
-        rb_say(k->r, "left out: %.*s/%.*s: its data is not there any more (deleted or overwritten since the backup)",
-               TARN_STR_ARG(bucket->name), TARN_STR_ARG(row->key));
+        obj_say(k->r->to, "left out: %.*s/%.*s: its data is not there any more (deleted or overwritten since the backup)",
+                TARN_STR_ARG(bucket->name), TARN_STR_ARG(row->key));
         return drop(k, row);
     }
     k->r->out->kept += err ? 0 : 1;

@@ -40,7 +40,6 @@ typedef struct rebuild {
     uint16_t out_mask[TARN_SETS_MAX]; /* positions whose drive can't be read: what is there is not known */
 } rebuild;
 
-void rb_say(rebuild *r, const char *fmt, ...) TARN_PRINTF(2, 3);
 rb_blob *rb_find(rebuild *r, uint64_t blob_id);
 /* Shards of the blob that may be there: found whole, or on a drive that can't be read. */
 unsigned rb_available(const rebuild *r, const rb_blob *b);

@@ -6,11 +6,10 @@
  * Invariant: a version that is there from the beginning of a walk to its end is seen (once, unless it moves within its key).
  * Memory: a page's rows are in an arena that is reset with the next page. Threads: any.
  */
-#include "private.h"
+#include "upkeep.h"
 
 #include <string.h>
 
-#define PAGE_ROWS 128
 #define PAGE_ARENA_BYTES_MAX (64u << 20)
 #define BUCKETS_PAGE 64
 
@@ -23,7 +22,7 @@ void obj_offload(tarn_store *s, void (*fn)(void *arg), void *arg)
     }
 }
 
-static bool copy(tarn_arena *a, tarn_str *s)
+bool obj_keep_str(tarn_arena *a, tarn_str *s)
 {
     if (s->n > 0) {
         *s = tarn_arena_str(a, *s);
@@ -31,39 +30,57 @@ static bool copy(tarn_arena *a, tarn_str *s)
     return s->n == 0 || s->p;
 }
 
-/* ------------------------------------------------------------------ versions */
-typedef struct version_page {
-    tarn_arena *arena;
-    tarn_version_row rows[PAGE_ROWS];
-    size_t n;
-    tarn_err err;
-} version_page;
+static bool keep_version(tarn_arena *a, tarn_version_row *r)
+{
+    return obj_keep_str(a, &r->key) && obj_keep_str(a, &r->etag) && obj_keep_str(a, &r->layout) && obj_keep_str(a, &r->attrs) &&
+           obj_keep_str(a, &r->tags);
+}
 
+/* ------------------------------------------------------------------ versions */
 static bool take_version(void *ctx, const tarn_version_row *row)
 {
-    version_page *p = ctx;
+    obj_version_page *p = ctx;
     tarn_version_row *r = &p->rows[p->n];
     *r = *row;
-    if (!copy(p->arena, &r->key) || !copy(p->arena, &r->etag) || !copy(p->arena, &r->layout) || !copy(p->arena, &r->attrs) ||
-        !copy(p->arena, &r->tags)) {
+    if (!keep_version(p->arena, r)) {
         p->err = p->n == 0 ? TARN_E_NO_MEMORY : TARN_OK; /* a page may be cut short, but not to nothing */
         return false;
     }
     p->n++;
-    return p->n < PAGE_ROWS;
+    return p->n < OBJ_PAGE_ROWS;
 }
 
-static bool no_prefix(void *ctx, tarn_str prefix)
+bool obj_no_prefix(void *ctx, tarn_str prefix)
 {
     (void)ctx;
     (void)prefix;
     return true;
 }
 
-static tarn_err read_versions(tarn_store *s, uint64_t bucket_id, tarn_str after, uint64_t after_seq, version_page *p)
+obj_version_page *obj_version_page_new(void)
 {
-    tarn_list_query q = {.bucket_id = bucket_id, .after = after, .after_seq = after_seq, .versions = true, .columns_all = true};
-    tarn_list_sink sink = {take_version, no_prefix, p};
+    obj_version_page *p = tarn_calloc(1, sizeof *p);
+    if (p && !(p->arena = tarn_arena_new(PAGE_ARENA_BYTES_MAX))) {
+        tarn_free(p);
+        p = NULL;
+    }
+    return p;
+}
+
+void obj_version_page_free(obj_version_page *p)
+{
+    if (p) {
+        tarn_arena_free(p->arena);
+    }
+    tarn_free(p);
+}
+
+tarn_err obj_version_page_read(tarn_store *s, const tarn_list_query *from, obj_version_page *p)
+{
+    tarn_list_query q = *from;
+    tarn_list_sink sink = {take_version, obj_no_prefix, p};
+    q.versions = true;
+    q.columns_all = true;
     tarn_arena_reset(p->arena);
     p->n = 0;
     p->err = TARN_OK;
@@ -76,7 +93,7 @@ typedef struct scan {
     obj_stop_fn stop;
     tarn_err (*fn)(void *ctx, const tarn_version_row *row);
     void *ctx;
-    version_page *page;
+    obj_version_page *page;
 } scan;
 
 static tarn_err scan_bucket(scan *sc, uint64_t bucket_id)
@@ -87,7 +104,8 @@ static tarn_err scan_bucket(scan *sc, uint64_t bucket_id)
     tarn_sb_init_fixed(&after, key, sizeof key);
     tarn_sb_reset(&after);
     do {
-        tarn_err err = read_versions(sc->s, bucket_id, tarn_sb_view(&after), seq, sc->page);
+        tarn_list_query from = {.bucket_id = bucket_id, .after = tarn_sb_view(&after), .after_seq = seq};
+        tarn_err err = obj_version_page_read(sc->s, &from, sc->page);
         for (size_t i = 0; !err && i < sc->page->n; i++) {
             err = sc->stop && sc->stop(sc->s) ? TARN_E_CANCELED : sc->fn(sc->ctx, &sc->page->rows[i]);
         }
@@ -152,15 +170,10 @@ static tarn_err scan_one(void *ctx, uint64_t bucket_id)
 
 tarn_err obj_scan_versions(tarn_store *s, obj_stop_fn stop, tarn_err (*fn)(void *ctx, const tarn_version_row *row), void *ctx)
 {
-    version_page *page = tarn_calloc(1, sizeof *page);
+    obj_version_page *page = obj_version_page_new();
     scan sc = {s, stop, fn, ctx, page};
-    tarn_err err = TARN_E_NO_MEMORY;
-    if (page) {
-        page->arena = tarn_arena_new(PAGE_ARENA_BYTES_MAX);
-        err = page->arena ? obj_scan_buckets(s, scan_one, &sc) : TARN_E_NO_MEMORY;
-        tarn_arena_free(page->arena);
-    }
-    tarn_free(page);
+    tarn_err err = page ? obj_scan_buckets(s, scan_one, &sc) : TARN_E_NO_MEMORY;
+    obj_version_page_free(page);
     return err;
 }
 
@@ -234,9 +247,7 @@ static bool take_seq(void *ctx, const tarn_version_row *row)
     by_seq *b = ctx;
     if (row->seq == b->seq && tarn_str_eq(row->key, b->key)) {
         tarn_version_row r = *row;
-        bool ok = copy(b->arena, &r.key) && copy(b->arena, &r.etag) && copy(b->arena, &r.layout) && copy(b->arena, &r.attrs) &&
-                  copy(b->arena, &r.tags);
-        b->err = ok ? TARN_OK : TARN_E_NO_MEMORY;
+        b->err = keep_version(b->arena, &r) ? TARN_OK : TARN_E_NO_MEMORY;
         *b->out = r;
     }
     return false;
@@ -246,7 +257,7 @@ tarn_err obj_version_by_seq(tarn_store *s, uint64_t bucket_id, tarn_str key, uin
 {
     by_seq b = {a, key, seq, out, TARN_E_NO_SUCH_VERSION};
     tarn_list_query q = {.bucket_id = bucket_id, .prefix = key, .after = key, .after_seq = seq + 1, .versions = true, .columns_all = true};
-    tarn_list_sink sink = {take_seq, no_prefix, &b};
+    tarn_list_sink sink = {take_seq, obj_no_prefix, &b};
     tarn_err err = tarn_meta_list(s->meta, &q, &sink);
     return err ? err : b.err;
 }
@@ -254,7 +265,7 @@ tarn_err obj_version_by_seq(tarn_store *s, uint64_t bucket_id, tarn_str key, uin
 /* ------------------------------------------------------------------ parts */
 typedef struct part_page {
     tarn_arena *arena;
-    tarn_part_row rows[PAGE_ROWS];
+    tarn_part_row rows[OBJ_PAGE_ROWS];
     size_t n;
     tarn_err err;
 } part_page;
@@ -264,12 +275,12 @@ static bool take_part(void *ctx, const tarn_part_row *row)
     part_page *p = ctx;
     tarn_part_row *r = &p->rows[p->n];
     *r = *row;
-    if (!copy(p->arena, &r->etag) || !copy(p->arena, &r->attrs) || !copy(p->arena, &r->layout)) {
+    if (!obj_keep_str(p->arena, &r->etag) || !obj_keep_str(p->arena, &r->attrs) || !obj_keep_str(p->arena, &r->layout)) {
         p->err = p->n == 0 ? TARN_E_NO_MEMORY : TARN_OK;
         return false;
     }
     p->n++;
-    return p->n < PAGE_ROWS;
+    return p->n < OBJ_PAGE_ROWS;
 }
 
 tarn_err obj_scan_parts(tarn_store *s, uint64_t data_id, tarn_err (*fn)(void *ctx, const tarn_part_row *row), void *ctx)

@@ -189,11 +189,11 @@ static tarn_err bring_back(rebuild *r, const rb_table *t)
         write_arg w = {r, t, s.found ? &s.row : NULL};
         err = tarn_meta_commit(r->s->meta, write_fn, &w);
         if (err == TARN_E_ICE_ALREADY_EXISTS) {
-            rb_say(r, "left out: %s.%.*s: another table has that name now", ns, TARN_STR_ARG(t->origin.name));
+            obj_say(r->to, "left out: %s.%.*s: another table has that name now", ns, TARN_STR_ARG(t->origin.name));
             err = TARN_OK;
         } else if (!err) {
             r->out->tables++;
-            rb_say(r, "table %s.%.*s: %.*s", ns, TARN_STR_ARG(t->origin.name), TARN_STR_ARG(t->pointer));
+            obj_say(r->to, "table %s.%.*s: %.*s", ns, TARN_STR_ARG(t->origin.name), TARN_STR_ARG(t->pointer));
         }
     }
     tarn_arena_free(s.a);

@@ -55,8 +55,26 @@ typedef struct obj_walk {
     void *ctx;
 } obj_walk;
 tarn_err obj_walk_run(obj_walk *w);
+
+/* A page of versions with all columns, kept in the page's own arena until the next one is read (scan.c). */
+#define OBJ_PAGE_ROWS 128
+typedef struct obj_version_page {
+    tarn_arena *arena;
+    tarn_version_row rows[OBJ_PAGE_ROWS];
+    size_t n; /* 0: there are no more */
+    tarn_err err;
+} obj_version_page;
+obj_version_page *obj_version_page_new(void); /* NULL: no memory */
+void obj_version_page_free(obj_version_page *p);
+/* from tells bucket, prefix, after and after_seq. */
+tarn_err obj_version_page_read(tarn_store *s, const tarn_list_query *from, obj_version_page *p);
+bool obj_no_prefix(void *ctx, tarn_str prefix); /* for a sink of a listing without a delimiter */
+bool obj_keep_str(tarn_arena *a, tarn_str *s);  /* copies into the arena; false: no memory */
 /* How many versions the walk would see. May park. */
 tarn_err obj_walk_count(tarn_store *s, tarn_str bucket, tarn_str prefix, uint64_t *out);
+
+/* A line for the person who does offline work (fsck.c). */
+void obj_say(const tarn_offline *to, const char *fmt, ...) TARN_PRINTF(2, 3);
 
 /* ------------------------------------------------------------------ opening in steps (store.c), for a rebuild */
 /* Without meta: drives alone; nobody may do more than read records then. */

@@ -10,62 +10,13 @@
 
 #include <string.h>
 
-#define WALK_PAGE 128
-#define WALK_ARENA_BYTES_MAX (64u << 20)
-
-typedef struct page {
-    tarn_arena *arena;
-    tarn_version_row rows[WALK_PAGE];
-    size_t n;
-    tarn_err err;
-} page;
-
-static bool copy(tarn_arena *a, tarn_str *s)
+static tarn_err read_page(const obj_walk *w, uint64_t bucket_id, obj_version_page *p)
 {
-    if (s->n > 0) {
-        *s = tarn_arena_str(a, *s);
-    }
-    return s->n == 0 || s->p;
+    tarn_list_query from = {.bucket_id = bucket_id, .prefix = w->prefix, .after = {w->pos.key, w->pos.key_n}, .after_seq = w->pos.seq};
+    return obj_version_page_read(w->s, &from, p);
 }
 
-static bool take_version(void *ctx, const tarn_version_row *row)
-{
-    page *p = ctx;
-    tarn_version_row *r = &p->rows[p->n];
-    *r = *row;
-    if (!copy(p->arena, &r->key) || !copy(p->arena, &r->etag) || !copy(p->arena, &r->layout) || !copy(p->arena, &r->attrs) ||
-        !copy(p->arena, &r->tags)) {
-        p->err = p->n == 0 ? TARN_E_NO_MEMORY : TARN_OK; /* a page may be cut short, but not to nothing */
-        return false;
-    }
-    p->n++;
-    return p->n < WALK_PAGE;
-}
-
-static bool no_prefix(void *ctx, tarn_str prefix)
-{
-    (void)ctx;
-    (void)prefix;
-    return true;
-}
-
-static tarn_err read_page(const obj_walk *w, uint64_t bucket_id, page *p)
-{
-    tarn_list_query q = {.bucket_id = bucket_id,
-                         .prefix = w->prefix,
-                         .after = {w->pos.key, w->pos.key_n},
-                         .after_seq = w->pos.seq,
-                         .versions = true,
-                         .columns_all = true};
-    tarn_list_sink sink = {take_version, no_prefix, p};
-    tarn_arena_reset(p->arena);
-    p->n = 0;
-    p->err = TARN_OK;
-    tarn_err err = tarn_meta_list(w->s->meta, &q, &sink);
-    return err ? err : p->err;
-}
-
-static tarn_err walk_bucket(obj_walk *w, const tarn_bucket_row *bucket, page *p)
+static tarn_err walk_bucket(obj_walk *w, const tarn_bucket_row *bucket, obj_version_page *p)
 {
     do {
         tarn_err err = read_page(w, bucket->id, p);
@@ -99,8 +50,8 @@ static bool take_bucket(void *ctx, const tarn_bucket_row *row)
     next_bucket *b = ctx;
     b->row = *row;
     b->found = true;
-    b->failed = !copy(b->arena, &b->row.name) || !copy(b->arena, &b->row.owner) || !copy(b->arena, &b->row.warehouse_uuid) ||
-                !copy(b->arena, &b->row.warehouse_properties);
+    b->failed = !obj_keep_str(b->arena, &b->row.name) || !obj_keep_str(b->arena, &b->row.owner) ||
+                !obj_keep_str(b->arena, &b->row.warehouse_uuid) || !obj_keep_str(b->arena, &b->row.warehouse_properties);
     return false;
 }
 
@@ -140,10 +91,10 @@ static tarn_err leave_bucket(obj_walk *w, tarn_arena *a, next_bucket *out)
 tarn_err obj_walk_run(obj_walk *w)
 {
     next_bucket b;
-    page *p = tarn_calloc(1, sizeof *p);
+    obj_version_page *p = obj_version_page_new();
     tarn_arena *a = tarn_arena_new(4 * TARN_BUCKET_CONFIG_BYTES_MAX);
     tarn_err err = TARN_E_NO_MEMORY;
-    if (p && a && (p->arena = tarn_arena_new(WALK_ARENA_BYTES_MAX)) != NULL) {
+    if (p && a) {
         err = find_bucket(w, a, &b);
     }
     while (!err && b.found) {
@@ -156,11 +107,8 @@ tarn_err obj_walk_run(obj_walk *w)
             err = leave_bucket(w, a, &b);
         }
     }
-    if (p) {
-        tarn_arena_free(p->arena);
-    }
     tarn_arena_free(a);
-    tarn_free(p);
+    obj_version_page_free(p);
     return err;
 }
 
@@ -196,7 +144,7 @@ static tarn_err count_bucket(void *ctx, uint64_t bucket_id)
     do {
         tarn_list_query q = {
             .bucket_id = bucket_id, .prefix = c->prefix, .after = {c->key, c->key_n}, .after_seq = c->seq, .versions = true};
-        tarn_list_sink sink = {count_version, no_prefix, c};
+        tarn_list_sink sink = {count_version, obj_no_prefix, c};
         c->page_n = 0;
         tarn_err err = tarn_meta_list(c->s->meta, &q, &sink);
         if (err) {

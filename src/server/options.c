@@ -44,13 +44,11 @@ static tarn_err fail(tarn_options *o, tarn_str *problem, const char *fmt, ...) T
 static tarn_err fail(tarn_options *o, tarn_str *problem, const char *fmt, ...)
 {
     char mem[512];
-    tarn_sb b;
     va_list ap;
-    tarn_sb_init_fixed(&b, mem, sizeof mem);
     va_start(ap, fmt);
-    tarn_sb_vfmt(&b, fmt, ap);
+    tarn_str text = tarn_str_vfmt(mem, sizeof mem, "an option is not valid and too long to be shown", fmt, ap);
     va_end(ap);
-    *problem = b.failed ? TARN_STR("an option is not valid and too long to be shown") : tarn_arena_str(o->arena, tarn_sb_view(&b));
+    *problem = tarn_arena_str(o->arena, text);
     return TARN_E_INVALID;
 }
 

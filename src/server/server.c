@@ -13,13 +13,11 @@
 tarn_exit tarn_complain(tarn_exit status, const char *fmt, ...)
 {
     char mem[2048];
-    tarn_sb b;
     va_list ap;
-    tarn_sb_init_fixed(&b, mem, sizeof mem);
     va_start(ap, fmt);
-    tarn_sb_vfmt(&b, fmt, ap);
+    tarn_str text = tarn_str_vfmt(mem, sizeof mem, "(too long to be shown)", fmt, ap);
     va_end(ap);
-    tarn_log(TARN_LOG_ERROR, "cannot go on", "reason", b.failed ? "(too long to be shown)" : mem, NULL);
+    tarn_log(TARN_LOG_ERROR, "cannot go on", "reason", text.p, NULL);
     return status;
 }
 
