@@ -26,6 +26,7 @@
 #define TARN_CHUNK_BYTES_MIN 8192                /* every chunk but the last of a signed stream */
 #define TARN_TRAILER_BYTES_MAX 4096
 #define TARN_AUTH_USERS_MAX 64 /* users of tarn_auth_options beside the root */
+#define TARN_AUTH_DOMAINS_MAX 16
 
 /* ------------------------------------------------------------------ what a request looks like to auth */
 typedef struct tarn_auth_view {
@@ -34,7 +35,6 @@ typedef struct tarn_auth_view {
     tarn_str raw_query;       /* after '?', without it; p == NULL when there was no '?' */
     const tarn_pair *headers; /* in wire order; names as sent, values trimmed */
     size_t headers_n;
-    tarn_str bucket_host; /* unused by verification; for logs */
 } tarn_auth_view;
 /* First value of a header (name case-folded); {NULL,0} when absent. */
 tarn_str tarn_auth_header(const tarn_auth_view *v, const char *name);
@@ -110,11 +110,15 @@ typedef struct tarn_auth_options {
     /* Further users, access key → secret key; NULL, 0 when there are none. They have no policy of their own: they may create
      * and list buckets, do everything in a bucket they own, and elsewhere what bucket policies allow. */
     const tarn_pair *users;
-    size_t users_n; /* ≤ TARN_AUTH_USERS_MAX */
+    size_t users_n;          /* ≤ TARN_AUTH_USERS_MAX */
+    const tarn_str *domains; /* virtual-host style: requests for BUCKET.DOMAIN */
+    size_t domains_n;        /* ≤ TARN_AUTH_DOMAINS_MAX */
 } tarn_auth_options;
 tarn_err tarn_auth_new(const tarn_auth_options *opt, tarn_auth **out);
 void tarn_auth_free(tarn_auth *a); /* wipes */
 tarn_str tarn_auth_region(const tarn_auth *a);
+/* The bucket in front of one of the domains, as the Host header has it; {NULL,0} where the host is no bucket's. */
+tarn_str tarn_auth_host_bucket(const tarn_auth *a, tarn_str host);
 /* The root's identity (owner of everything made by the daemon itself). */
 const tarn_identity *tarn_auth_root(const tarn_auth *a);
 /* Looks a key up (the identity work extends what stands behind it). false when unknown. */

@@ -14,9 +14,7 @@ typedef struct tarn_s3 tarn_s3;
 typedef struct tarn_s3_options {
     tarn_store *store;
     tarn_auth *auth;
-    tarn_str region;         /* what GetBucketLocation and x-amz-bucket-region say */
-    const tarn_str *domains; /* for virtual-host style; may be none */
-    size_t domains_n;
+    tarn_str region;          /* what GetBucketLocation and x-amz-bucket-region say */
     uint64_t lifecycle_day_s; /* 86400; a test may make a "day" shorter (TARN_LC_DEBUG_INTERVAL) */
 } tarn_s3_options;
 tarn_err tarn_s3_new(const tarn_s3_options *opt, tarn_s3 **out); /* shared by all workers, immutable */

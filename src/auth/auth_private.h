@@ -54,6 +54,8 @@ struct tarn_auth {
     char *region_mem;
     tarn_str region;
     bool sigv2_query;
+    char *domains[TARN_AUTH_DOMAINS_MAX];
+    size_t domains_n;
     uint8_t token_key[TARN_SHA256_BYTES];
     auth_keycache *cache;
 };

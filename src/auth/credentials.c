@@ -78,6 +78,21 @@ static tarn_err users_init(tarn_auth *a, const tarn_auth_options *opt)
     return e;
 }
 
+static tarn_err domains_init(tarn_auth *a, const tarn_auth_options *opt)
+{
+    if (opt->domains_n > TARN_AUTH_DOMAINS_MAX) {
+        return TARN_E_LIMIT;
+    }
+    for (; a->domains_n < opt->domains_n; a->domains_n++) {
+        char *d = tarn_strdup(opt->domains[a->domains_n]);
+        if (!d) {
+            return TARN_E_NO_MEMORY;
+        }
+        a->domains[a->domains_n] = d;
+    }
+    return TARN_OK;
+}
+
 tarn_err tarn_auth_new(const tarn_auth_options *opt, tarn_auth **out)
 {
     if (opt->region.n > AUTH_REGION_BYTES_MAX) {
@@ -94,6 +109,9 @@ tarn_err tarn_auth_new(const tarn_auth_options *opt, tarn_auth **out)
         tarn_random(a->token_key, sizeof a->token_key);
     }
     tarn_err e = users_init(a, opt);
+    if (e == TARN_OK) {
+        e = domains_init(a, opt);
+    }
     if (e == TARN_OK) {
         e = auth_keycache_new(&a->cache);
     }
@@ -119,6 +137,9 @@ void tarn_auth_free(tarn_auth *a)
         user_end(&a->users[i]);
     }
     tarn_free(a->users);
+    for (size_t i = 0; i < a->domains_n; i++) {
+        tarn_free(a->domains[i]);
+    }
     tarn_free(a->region_mem);
     auth_keycache_free(a->cache);
     tarn_wipe(a->token_key, sizeof a->token_key);

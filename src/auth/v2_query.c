@@ -6,7 +6,8 @@
  *
  * Invariants: (1) every x-amz-* header is part of what is signed; (2) a query parameter is either signed, one of the
  * parameters that this version is known to leave out, or the request is refused: nobody can turn a signed GET of an object
- * into another operation by adding a sub-resource.
+ * into another operation by adding a sub-resource; (3) the bucket is part of what is signed, whether it stands in the path or in
+ * the host: nobody can open another bucket by sending another Host.
  * Memory: slices of the view, or the request's arena. Threads: the request's fiber.
  */
 #include "auth_private.h"
@@ -241,6 +242,12 @@ static tarn_err put_amz_headers(auth_run *r, tarn_sb *b)
 static tarn_err put_resource(auth_run *r, tarn_sb *b)
 {
     char sep = '?';
+    /* The bucket of a virtual host stands in front, as in a path-style URL: the host itself is not signed. */
+    tarn_str bucket = tarn_auth_host_bucket(r->a, tarn_auth_header(r->v, "host"));
+    if (bucket.n > 0) {
+        tarn_sb_char(b, '/');
+        tarn_sb_str(b, bucket);
+    }
     tarn_sb_str(b, r->v->raw_path);
     for (size_t k = 0; k < TARN_ARRAY_LEN(SIGNED_NAMES); k++) {
         for (size_t i = 0; i < r->query.n; i++) {

@@ -234,7 +234,6 @@ static void request_set_view(tarn_req *r)
         .raw_query = r->head.raw_query,
         .headers = r->head.headers,
         .headers_n = r->head.headers_n,
-        .bucket_host = r->head.host,
     };
 }
 

@@ -418,6 +418,9 @@ tarn_err obj_scan_buckets(tarn_store *s, tarn_err (*fn)(void *ctx, uint64_t buck
 tarn_err obj_scan_uploads(tarn_store *s, tarn_err (*fn)(void *ctx, uint64_t upload_id), void *ctx);
 /* The same for the rows of the part table under a data id. */
 tarn_err obj_scan_parts(tarn_store *s, uint64_t data_id, tarn_err (*fn)(void *ctx, const tarn_part_row *row), void *ctx);
+/* Copies into the arena what the row points to; false: no memory. */
+bool obj_keep_str(tarn_arena *a, tarn_str *s);
+bool obj_keep_version(tarn_arena *a, tarn_version_row *r);
 tarn_err obj_version_by_seq(tarn_store *s, uint64_t bucket_id, tarn_str key, uint64_t seq, tarn_arena *a, tarn_version_row *out);
 /* Any thread, never waits; when the queue is full the wish is dropped (the next read has it again). */
 void obj_repair_ask(tarn_store *s, uint64_t bucket_id, tarn_str key, uint64_t seq);

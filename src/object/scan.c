@@ -30,7 +30,7 @@ bool obj_keep_str(tarn_arena *a, tarn_str *s)
     return s->n == 0 || s->p;
 }
 
-static bool keep_version(tarn_arena *a, tarn_version_row *r)
+bool obj_keep_version(tarn_arena *a, tarn_version_row *r)
 {
     return obj_keep_str(a, &r->key) && obj_keep_str(a, &r->etag) && obj_keep_str(a, &r->layout) && obj_keep_str(a, &r->attrs) &&
            obj_keep_str(a, &r->tags);
@@ -42,7 +42,7 @@ static bool take_version(void *ctx, const tarn_version_row *row)
     obj_version_page *p = ctx;
     tarn_version_row *r = &p->rows[p->n];
     *r = *row;
-    if (!keep_version(p->arena, r)) {
+    if (!obj_keep_version(p->arena, r)) {
         p->err = p->n == 0 ? TARN_E_NO_MEMORY : TARN_OK; /* a page may be cut short, but not to nothing */
         return false;
     }
@@ -247,7 +247,7 @@ static bool take_seq(void *ctx, const tarn_version_row *row)
     by_seq *b = ctx;
     if (row->seq == b->seq && tarn_str_eq(row->key, b->key)) {
         tarn_version_row r = *row;
-        b->err = keep_version(b->arena, &r) ? TARN_OK : TARN_E_NO_MEMORY;
+        b->err = obj_keep_version(b->arena, &r) ? TARN_OK : TARN_E_NO_MEMORY;
         *b->out = r;
     }
     return false;

@@ -69,7 +69,6 @@ void obj_version_page_free(obj_version_page *p);
 /* from tells bucket, prefix, after and after_seq. */
 tarn_err obj_version_page_read(tarn_store *s, const tarn_list_query *from, obj_version_page *p);
 bool obj_no_prefix(void *ctx, tarn_str prefix); /* for a sink of a listing without a delimiter */
-bool obj_keep_str(tarn_arena *a, tarn_str *s);  /* copies into the arena; false: no memory */
 /* How many versions the walk would see. May park. */
 tarn_err obj_walk_count(tarn_store *s, tarn_str bucket, tarn_str prefix, uint64_t *out);
 

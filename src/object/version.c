@@ -335,19 +335,11 @@ typedef struct edit_arg {
     tarn_arena *arena;
 } edit_arg;
 
-static bool copy_str(tarn_arena *a, tarn_str *s)
-{
-    if (s->n > 0) {
-        *s = tarn_arena_str(a, *s);
-    }
-    return s->n == 0 || s->p != NULL;
-}
-
 /* The transaction's arena goes with it: what is handed out is copied to the caller's. */
 static tarn_err copy_row(tarn_arena *a, const tarn_version_row *row, tarn_version_row *out)
 {
     tarn_version_row r = *row;
-    if (!copy_str(a, &r.key) || !copy_str(a, &r.etag) || !copy_str(a, &r.layout) || !copy_str(a, &r.attrs) || !copy_str(a, &r.tags)) {
+    if (!obj_keep_version(a, &r)) {
         return TARN_E_NO_MEMORY;
     }
     *out = r;

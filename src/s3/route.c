@@ -142,33 +142,11 @@ static const char *const sub_resources[] = {
 };
 
 /* ------------------------------------------------------------------ bucket and key */
-static bool host_is_ip_or_domain_itself(tarn_str host, tarn_str domain)
-{
-    return host.n <= domain.n + 1;
-}
-
-/* Virtual-host style: the bucket in front of one of the domains. */
-static tarn_str bucket_of_host(const tarn_s3 *s3, tarn_str host)
-{
-    ptrdiff_t colon = tarn_str_rchr(host, ':');
-    if (colon >= 0 && tarn_str_chr(tarn_str_sub(host, (size_t)colon, host.n), ']') < 0)
-        host = tarn_str_sub(host, 0, (size_t)colon);
-    for (size_t i = 0; i < s3->domains_n; i++) {
-        tarn_str d = s3->domains[i];
-        if (host_is_ip_or_domain_itself(host, d))
-            continue;
-        tarn_str tail = tarn_str_sub(host, host.n - d.n, d.n);
-        if (tarn_str_ieq(tail, d) && host.p[host.n - d.n - 1] == '.')
-            return tarn_str_sub(host, 0, host.n - d.n - 1);
-    }
-    return TARN_STR_NULL;
-}
-
 static tarn_err parse_place(s3_ctx *c)
 {
     const tarn_auth_view *v = tarn_req_view(c->r);
     tarn_str path = v->raw_path;
-    tarn_str host_bucket = bucket_of_host(c->s3, tarn_auth_header(v, "host"));
+    tarn_str host_bucket = tarn_auth_host_bucket(c->s3->auth, tarn_auth_header(v, "host"));
     tarn_str rest = path.n > 0 ? tarn_str_sub(path, 1, path.n - 1) : path;
     tarn_str raw_bucket = TARN_STR_NULL, raw_key = TARN_STR_NULL;
     c->resource_path = path;
@@ -348,21 +326,11 @@ tarn_err tarn_s3_new(const tarn_s3_options *opt, tarn_s3 **out)
     s->lifecycle_day_s = opt->lifecycle_day_s;
     (void)pthread_mutex_init(&s->facts_lock, NULL);
     const char *region = tarn_strdup(opt->region);
-    s->domains = tarn_calloc(opt->domains_n + 1, sizeof *s->domains);
-    if (region == NULL || s->domains == NULL) {
-        tarn_free((void *)(uintptr_t)region);
+    if (region == NULL) {
         tarn_s3_free(s);
         return TARN_E_NO_MEMORY;
     }
     s->region = tarn_str_of(region);
-    for (size_t i = 0; i < opt->domains_n; i++) {
-        const char *d = tarn_strdup(opt->domains[i]);
-        if (d == NULL) {
-            tarn_s3_free(s);
-            return TARN_E_NO_MEMORY;
-        }
-        s->domains[s->domains_n++] = tarn_str_of(d);
-    }
     *out = s;
     return TARN_OK;
 }
@@ -371,9 +339,6 @@ void tarn_s3_free(tarn_s3 *s)
 {
     if (s == NULL)
         return;
-    for (size_t i = 0; i < s->domains_n; i++)
-        tarn_free((void *)(uintptr_t)s->domains[i].p);
-    tarn_free(s->domains);
     tarn_free((void *)(uintptr_t)s->region.p);
     s3_facts_drop_all(s);
     (void)pthread_mutex_destroy(&s->facts_lock);

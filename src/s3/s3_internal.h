@@ -78,8 +78,6 @@ struct tarn_s3 {
     tarn_meta *meta;
     tarn_auth *auth;
     tarn_str region;
-    tarn_str *domains;
-    size_t domains_n;
     uint64_t lifecycle_day_s;
     pthread_mutex_t facts_lock; /* guards facts */
     s3_facts *facts[S3_FACTS_SLOTS];

@@ -246,6 +246,11 @@ static tarn_exit make_auth(tarn_server *s, const credentials *c)
     if (x != TARN_EXIT_OK) {
         return x;
     }
+    tarn_str domains[TARN_AUTH_DOMAINS_MAX];
+    size_t domains_n = tarn_option_list(s->opt.values[TARN_OPT_DOMAIN], domains, TARN_AUTH_DOMAINS_MAX);
+    if (domains_n > TARN_AUTH_DOMAINS_MAX) {
+        return tarn_complain(TARN_EXIT_USAGE, "TARN_DOMAIN names more than %d domains", TARN_AUTH_DOMAINS_MAX);
+    }
     tarn_auth_options ao = {
         .root_access_key = c->user,
         .root_secret_key = c->password,
@@ -254,6 +259,8 @@ static tarn_exit make_auth(tarn_server *s, const credentials *c)
         .token_key = key,
         .users = users,
         .users_n = users_n,
+        .domains = domains,
+        .domains_n = domains_n,
     };
     tarn_err e = token_key(s, key);
     if (e == TARN_OK) {

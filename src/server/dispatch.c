@@ -6,27 +6,9 @@
  */
 #include "server.h"
 
-static tarn_str host_without_port(tarn_str host)
-{
-    ptrdiff_t colon = tarn_str_rchr(host, ':');
-    ptrdiff_t bracket = tarn_str_rchr(host, ']');
-    return colon > bracket ? tarn_str_sub(host, 0, (size_t)colon) : host;
-}
-
-/* "bucket.domain" for one of the domains. */
 static bool is_bucket_host(const tarn_server *s, tarn_req *r)
 {
-    if (s->domains_n == 0) {
-        return false;
-    }
-    tarn_str host = host_without_port(tarn_req_header(r, "host"));
-    for (size_t i = 0; i < s->domains_n; i++) {
-        tarn_str d = s->domains[i];
-        if (host.n > d.n + 1 && host.p[host.n - d.n - 1] == '.' && tarn_str_ieq(tarn_str_sub(host, host.n - d.n, d.n), d)) {
-            return true;
-        }
-    }
-    return false;
+    return tarn_auth_host_bucket(s->auth, tarn_req_header(r, "host")).n > 0;
 }
 
 static bool is_catalog(tarn_str path)

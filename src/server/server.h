@@ -18,7 +18,6 @@
 #include "tarn/s3.h"
 
 #define TARN_ADDRESSES_MAX 8
-#define TARN_DOMAINS_MAX 16
 #define TARN_WORKERS_MAX 256
 #define TARN_DRAIN_MS 30000
 #define TARN_CUT_MS 1000   /* for what is cut off to come to its end */
@@ -50,8 +49,6 @@ struct tarn_server {
     tarn_addr addresses[TARN_ADDRESSES_MAX];
     int listeners[TARN_ADDRESSES_MAX];
     size_t addresses_n;
-    tarn_str domains[TARN_DOMAINS_MAX];
-    size_t domains_n;
     unsigned connections_max;
     tarn_store *store;
     tarn_auth *auth;

@@ -144,16 +144,10 @@ tarn_exit tarn_setup_apis(tarn_server *s)
 {
     uint64_t day_s = tarn_option_number(&s->opt, TARN_OPT_LC_DEBUG_INTERVAL);
     tarn_str region = tarn_auth_region(s->auth);
-    s->domains_n = tarn_option_list(s->opt.values[TARN_OPT_DOMAIN], s->domains, TARN_DOMAINS_MAX);
-    if (s->domains_n > TARN_DOMAINS_MAX) {
-        return tarn_complain(TARN_EXIT_USAGE, "TARN_DOMAIN names more than %d domains", TARN_DOMAINS_MAX);
-    }
     tarn_s3_options s3 = {
         .store = s->store,
         .auth = s->auth,
         .region = region,
-        .domains = s->domains,
-        .domains_n = s->domains_n,
         .lifecycle_day_s = day_s > 0 ? day_s : 86400,
     };
     tarn_iceberg_options ice = {

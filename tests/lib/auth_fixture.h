@@ -25,6 +25,8 @@ static tarn_err_detail DETAIL;
 
 static const tarn_pair USERS[] = {{{"alt-access", 10}, {"alt-secret-key", 14}}};
 
+static const tarn_str DOMAINS[] = {{"s3.test", 7}, {"other.test", 10}};
+
 static inline int set_up(void **state)
 {
     (void)state;
@@ -33,12 +35,15 @@ static inline int set_up(void **state)
                              .region = TARN_STR("us-east-1"),
                              .sigv2_query = true,
                              .users = USERS,
-                             .users_n = 1};
+                             .users_n = 1,
+                             .domains = DOMAINS,
+                             .domains_n = 2};
     if (tarn_auth_new(&opt, &A) != TARN_OK) {
         return -1;
     }
     opt.region = TARN_STR("");
     opt.sigv2_query = false;
+    opt.domains_n = 0;
     return tarn_auth_new(&opt, &A_ANY) == TARN_OK ? 0 : -1;
 }
 

@@ -67,8 +67,12 @@ static void test_allocation_failures(void **state)
 static void test_new_allocation_failures(void **state)
 {
     (void)state;
-    tarn_auth_options opt = {
-        .root_access_key = TARN_STR(SIGN_ACCESS), .root_secret_key = TARN_STR(SIGN_SECRET), .users = USERS, .users_n = 1};
+    tarn_auth_options opt = {.root_access_key = TARN_STR(SIGN_ACCESS),
+                             .root_secret_key = TARN_STR(SIGN_SECRET),
+                             .users = USERS,
+                             .users_n = 1,
+                             .domains = DOMAINS,
+                             .domains_n = 2};
     for (uint64_t n = 1; n < 50; n++) {
         tarn_auth *a = NULL;
         tarn_alloc_fail_after(n);
@@ -119,6 +123,16 @@ static void test_options_limits(void **state)
         tarn_auth *a = NULL;
         tarn_auth_options opt = {.root_access_key = {ak, 3}, .root_secret_key = {sk, 8}, .users = many, .users_n = n};
         assert_int_equal(tarn_auth_new(&opt, &a), n == TARN_AUTH_USERS_MAX ? TARN_OK : TARN_E_LIMIT);
+        tarn_auth_free(a);
+    }
+    static tarn_str domains[TARN_AUTH_DOMAINS_MAX + 1];
+    for (size_t n = 0; n <= TARN_AUTH_DOMAINS_MAX; n++) {
+        domains[n] = TARN_STR("s3.test");
+    }
+    for (size_t n = TARN_AUTH_DOMAINS_MAX; n <= TARN_AUTH_DOMAINS_MAX + 1; n++) {
+        tarn_auth *a = NULL;
+        tarn_auth_options opt = {.root_access_key = {ak, 3}, .root_secret_key = {sk, 8}, .domains = domains, .domains_n = n};
+        assert_int_equal(tarn_auth_new(&opt, &a), n == TARN_AUTH_DOMAINS_MAX ? TARN_OK : TARN_E_LIMIT);
         tarn_auth_free(a);
     }
     many[1] = many[0];

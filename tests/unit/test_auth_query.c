@@ -320,6 +320,47 @@ static void test_v2_parts(void **state)
     assert_int_equal(RESULT.payload, TARN_PAYLOAD_SHA256);
 }
 
+/* The host isn't signed, so the bucket in it has to be: a URL of one bucket must open no other one. */
+static void test_v2_bucket_of_the_host(void **state)
+{
+    (void)state;
+    const char *q = v2_query("GET\n\n\n1369354000\n/photos/a/b", "");
+    static const struct {
+        const char *host, *path;
+        tarn_err err;
+    } cases[] = {
+        {"127.0.0.1:9000", "/photos/a/b", TARN_OK},
+        {"s3.test", "/photos/a/b", TARN_OK},
+        {"photos.s3.test", "/a/b", TARN_OK},
+        {"photos.S3.Test:9000", "/a/b", TARN_OK},
+        {"other.s3.test", "/photos/a/b", TARN_E_SIGNATURE_DOES_NOT_MATCH},
+        {"photos.s3.test", "/photos/a/b", TARN_E_SIGNATURE_DOES_NOT_MATCH},
+        {"photos.nots3.test", "/a/b", TARN_E_SIGNATURE_DOES_NOT_MATCH},
+        {"127.0.0.1:9000", "/a/b", TARN_E_SIGNATURE_DOES_NOT_MATCH},
+    };
+    R.method = "GET";
+    R.query = q;
+    for (size_t i = 0; i < TARN_ARRAY_LEN(cases); i++) {
+        set_header("host", cases[i].host);
+        R.path = cases[i].path;
+        assert_int_equal(verify(), cases[i].err);
+    }
+}
+
+static void test_host_bucket(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"b.s3.test", "b"}, {"b.c.s3.test:80", "b.c"}, {"B.S3.TEST", "B"}, {"b.other.test", "b"}, {"s3.test", ""},
+        {".s3.test", ""},   {"xs3.test", ""},          {"[::1]:9000", ""}, {"[::1]", ""},         {"", ""},
+        {":", ""},          {"b.s3.test.", ""},
+    };
+    for (size_t i = 0; i < TARN_ARRAY_LEN(cases); i++) {
+        assert_true(tarn_str_eqc(tarn_auth_host_bucket(A, tarn_str_of(cases[i][0])), cases[i][1]));
+    }
+    assert_int_equal(tarn_auth_host_bucket(A_ANY, TARN_STR("b.s3.test")).n, 0); /* no domains */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -332,6 +373,8 @@ int main(void)
         T(test_presigned_payload),
         T(test_v2_published),
         T(test_v2_parts),
+        T(test_v2_bucket_of_the_host),
+        T(test_host_bucket),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
