@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reading options. Precedence: command line, environment, configuration file, default; TARN_ name before MinIO's.
- * A MINIO_ variable or option that means nothing here is warned of by name: whoever moves over must not believe in it.
+ * A MINIO_ variable or option that means nothing here is warned of by name: whoever moves over must not believe in it. So is
+ * a TARN_ variable that there is not: it is a misspelt one.
  * Runs on the main thread before anything else; owns nothing (all in the arena).
  */
 #include <errno.h>
@@ -234,7 +235,9 @@ static tarn_err take_pair(tarn_options *o, tarn_str name, tarn_str value, bool o
     bool own = false;
     tarn_option_id id = find_name(name, &own);
     if (id == TARN_OPTION_COUNT) {
-        if (!own_pass && (tarn_str_starts(name, "MINIO_") || (source == TARN_FROM_FILE && !tarn_str_starts(name, "TARN_")))) {
+        if (!own_pass && tarn_str_starts(name, "TARN_")) {
+            warn(o, " is no variable of tarn (\"tarn help all\" lists them); it is ignored", name);
+        } else if (!own_pass && (tarn_str_starts(name, "MINIO_") || source == TARN_FROM_FILE)) {
             warn(o, " is set and has no meaning here; it is ignored", name);
         }
         return TARN_OK;

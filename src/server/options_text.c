@@ -37,7 +37,7 @@ static const char usage[] = "tarn server [--address HOST:PORT] [--config FILE] [
 static const char precedence[] =
     "The command line wins over the environment, the environment over the configuration file. Every variable may stand "
     "in the file too. MinIO's names are accepted as synonyms; its other variables and options are named in a warning "
-    "and ignored.";
+    "and ignored, and so is a `TARN_` variable that there is not.";
 
 /* ------------------------------------------------------------------ help on a terminal */
 

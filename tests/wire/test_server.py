@@ -172,13 +172,13 @@ def sources_and_their_order():
     with Folder() as f:
         with open(f"{f}/conf", "w", encoding="utf-8") as out:
             out.write("# a comment\n\nexport TARN_ROOT_USER='file-user'\nTARN_ROOT_PASSWORD=\"file-password\"\nMINIO_REGION=eu-file-1\nTARN_LOG_LEVEL=debug\n"
-                      "MINIO_NO_SUCH=1\nOTHER=2\n")
-        env = {"TARN_CONFIG": f"{f}/conf", "MINIO_REGION": "eu-minio-1", "TARN_REGION": "eu-own-1", "MINIO_OTHER_THING": "x", "TARN_OPTS": "--log-level info --quiet"}
+                      "MINIO_NO_SUCH=1\nOTHER=2\nTARN_MISSPELT=3\n")
+        env = {"TARN_CONFIG": f"{f}/conf", "MINIO_REGION": "eu-minio-1", "TARN_REGION": "eu-own-1", "MINIO_OTHER_THING": "x", "TARN_ROOT_PASWORD": "x", "TARN_OPTS": "--log-level info --quiet"}
         with Daemon(env=env, args=["--workers", "1"]) as d:
             c = d.client(access="file-user", secret="file-password", region="eu-own-1")
             eq(c.request("GET", "/").status, 200, "keys of the file, region of the environment")
             log = d.log()
-            for name in ("MINIO_NO_SUCH", "MINIO_OTHER_THING", "OTHER", "--quiet"):
+            for name in ("MINIO_NO_SUCH", "MINIO_OTHER_THING", "OTHER", "--quiet", "TARN_MISSPELT", "TARN_ROOT_PASWORD"):
                 true(name in log, f"{name} is warned of")
             for name in ("MINIO_REGION ", "TARN_REGION "):
                 true(name + "is" not in log, f"{name} is not")
@@ -187,7 +187,7 @@ def sources_and_their_order():
         with open(f"{f}/conf", "a", encoding="utf-8") as out:
             out.write("no assignment\n")
         r = run("server", f, env={"TARN_CONFIG": f"{f}/conf"})
-        true(r.returncode == 2 and "line 9" in r.stderr, f"a broken line is named: {r.stderr[-300:]}")
+        true(r.returncode == 2 and "line 10" in r.stderr, f"a broken line is named: {r.stderr[-300:]}")
 
 
 @case
