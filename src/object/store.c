@@ -317,7 +317,8 @@ static tarn_err open_steps(tarn_store *s, const tarn_store_options *opt, tarn_ar
         *reason =
             err == TARN_E_NOT_FOUND
                 ? TARN_STR("no drive has its copy of the metadata any more: \"tarn admin rebuild-index\" makes it again from the data")
-                : tarn_arena_fmt(arena, "the metadata can't be opened: %s", tarn_err_get(err)->message);
+                : tarn_arena_fmt(arena, "the metadata can't be opened: %s \"tarn admin rebuild-index\" helps where no copy is good",
+                                 tarn_err_get(err)->message);
         return err;
     }
     err = obj_drives_formatted(s);

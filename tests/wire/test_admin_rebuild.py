@@ -89,6 +89,8 @@ def without_any_backup():
         before = listing(c, b)
         eq(d.stop(), 0, "exit status")
         lose_database(d)
+        refused = subprocess.run([BINARY, "server", "--address", "127.0.0.1:0", *d.drives], capture_output=True, text=True, timeout=60)
+        true(refused.returncode == 4 and "rebuild-index" in refused.stderr, f"the daemon says what helps: {refused.stderr[-300:]}")
         out = run("rebuild-index", *d.drives)
         true("there is no backup" in out, out)
         true(" 0 can't be made" in out, out)
