@@ -10,6 +10,10 @@
  *  3. The WAL starts over only after its pages were synced into the database of all good copies. So copies of the same
  *     generation differ, after a crash, only in pages that are in the WAL and in the WAL's unacknowledged tail: giving all
  *     of them the same WAL and checkpointing it makes them the same.
+ *  4. A read that goes wrong proves nothing about what is on the drive, and less about another drive. What is read here has
+ *     its own proof (the sums that run through the log, the checksum of a page); without it the next copy is asked, and what
+ *     is copied is what has passed. A copy is given up only when it cannot be written, or the folder cannot be used; when
+ *     nothing right can be read from any, the start fails and all stay as they are.
  *
  * A copy that is behind is rebuilt whole; its record says REBUILDING until its content is synced.
  *
@@ -17,6 +21,7 @@
  */
 #include "page.h"
 #include "vfs.h"
+#include "wal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +29,7 @@
 
 #define FILE_MODE 0600
 #define COPY_CHUNK_BYTES (1024 * 1024)
+#define PAGE_ROUNDS 2 /* how often each copy is asked for a page that is wrong */
 
 static const char *const FILE_NAMES[META_WHICH_COUNT] = {META_VFS_DB_NAME, META_VFS_WAL_NAME};
 
@@ -52,7 +58,6 @@ static int file_size(tarn_file *f, uint64_t *out)
 
 int meta_copy_open_files(tarn_fs *fs, meta_copy *c)
 {
-    uint64_t size = 0;
     int e = open_in(fs, c->dir, META_VFS_LOCK_NAME, &c->lock_file);
 
     if (e == 0)
@@ -64,8 +69,7 @@ int meta_copy_open_files(tarn_fs *fs, meta_copy *c)
     for (int w = 0; w < META_WHICH_COUNT && e == 0; w++)
         e = open_in(fs, c->dir, FILE_NAMES[w], &c->files[w]);
     if (e == 0)
-        e = file_size(c->files[META_DB], &size);
-    c->db_empty = size == 0;
+        e = file_size(c->files[META_DB], &c->db_bytes);
     if (e == 0)
         e = fs->sync_dir(fs, c->dir);
     return e;
@@ -89,24 +93,33 @@ void meta_copies_close(meta_mirror *v)
 }
 
 /* ------------------------------------------------------------------ choosing */
-typedef struct candidate {
-    meta_copy *copy;
-    meta_wal_extent wal;
-} candidate;
+/* What the copies' logs are like, and the one to go on from. */
+typedef struct choice {
+    bool scanned[TARN_META_DRIVES_MAX];
+    meta_wal_extent wal[TARN_META_DRIVES_MAX];
+    size_t from;
+} choice;
 
-/* Is a's log newer than b's? A later start of the log counts first, then its length. */
-static bool wal_newer(const meta_wal_extent *a, const meta_wal_extent *b)
+/* Is a's log newer than b's? A later start of the log counts first, then its length; where both are the same, a drive that gave
+ * it at once is the better one to go on with. */
+static bool wal_better(const meta_wal_extent *a, const meta_wal_extent *b)
 {
     if (a->valid != b->valid)
         return a->valid;
     if (a->valid && a->sequence != b->sequence)
         return (int32_t)(a->sequence - b->sequence) > 0;
-    return a->bytes > b->bytes;
+    return a->bytes != b->bytes ? a->bytes > b->bytes : a->amiss < b->amiss;
 }
 
 static bool content_usable(const meta_copy *c)
 {
     return atomic_load(&c->good) && (c->gen.state == META_GEN_DIRTY || c->gen.state == META_GEN_CLEAN);
+}
+
+/* Has it everything that was acknowledged? */
+static bool trusted(const meta_mirror *v, const meta_copy *c)
+{
+    return content_usable(c) && c->gen.generation == v->generation;
 }
 
 /* The highest record among copies that are, or were, in use. *mixed: there are some of another deployment. */
@@ -157,28 +170,43 @@ static tarn_err records_judge(meta_mirror *v)
     return TARN_OK;
 }
 
-/* The copy to go on from: of those with the highest generation the one with the newest log. NULL: none. */
-static tarn_err choose(meta_mirror *v, candidate *out)
+/* The logs of the copies that have everything, that of `first` before the others. */
+static meta_wal_copies logs_of(const meta_mirror *v, const meta_copy *first)
 {
-    candidate best = {0};
+    meta_wal_copies logs = {.files = {first->files[META_WAL]}, .n = 1};
 
     for (size_t i = 0; i < v->n; i++) {
+        if (&v->copies[i] != first && trusted(v, &v->copies[i]))
+            logs.files[logs.n++] = v->copies[i].files[META_WAL];
+    }
+    return logs;
+}
+
+/* The copy to go on from: of those with the highest generation the one with the newest log. */
+static tarn_err choose(meta_mirror *v, choice *out)
+{
+    bool any = false;
+
+    *out = (choice){0};
+    for (size_t i = 0; i < v->n; i++) {
         meta_copy *c = &v->copies[i];
-        candidate k = {.copy = c};
-        if (!content_usable(c) || c->gen.generation != v->generation)
+        if (!trusted(v, c))
             continue;
-        int e = meta_wal_scan(c->files[META_WAL], &k.wal);
+        meta_wal_copies logs = logs_of(v, c);
+        int e = meta_wal_scan(&logs, &out->wal[i]);
         if (e != 0) {
             tarn_log(TARN_LOG_ERROR, "metadata log cannot be read", "folder", c->dir, "error", strerrordesc_np(-e), NULL);
             continue;
         }
-        if (best.copy == NULL || wal_newer(&k.wal, &best.wal))
-            best = k;
+        if (out->wal[i].amiss > 0)
+            tarn_logf(TARN_LOG_WARN, "metadata log read again", "%s: %llu frames did not come rightly", c->dir,
+                      (unsigned long long)out->wal[i].amiss);
+        out->scanned[i] = true;
+        if (!any || wal_better(&out->wal[i], &out->wal[out->from]))
+            out->from = i;
+        any = true;
     }
-    if (best.copy == NULL)
-        return TARN_E_QUORUM_READ;
-    *out = best;
-    return TARN_OK;
+    return any ? TARN_OK : TARN_E_QUORUM_READ;
 }
 
 /* ------------------------------------------------------------------ bringing copies up */
@@ -192,53 +220,62 @@ static bool page_there(const uint8_t *page, uint64_t off)
     return meta_page_check(page, META_PAGE_BYTES, off) && !meta_page_blank(page, META_PAGE_BYTES);
 }
 
-/* One chunk from the chosen copy; database pages that are wrong or empty are taken from another copy that has them. */
-static int chunk_read(meta_mirror *v, const meta_copy *from, meta_which which, uint8_t *buf, size_t n, uint64_t off)
+/* A page of the database that passes its check, from any copy that has everything. */
+static bool page_find(const meta_mirror *v, uint8_t *out, uint64_t off)
 {
-    int64_t got = tarn_file_pread_sync(from->files[which], buf, n, off);
-
-    if (got < 0)
-        return (int)got;
-    if ((size_t)got != n)
-        return -EIO;
-    for (size_t at = 0; which == META_DB && at + META_PAGE_BYTES <= n; at += META_PAGE_BYTES) {
-        if (page_there(buf + at, off + at))
+    for (size_t k = 0; k < PAGE_ROUNDS * v->n; k++) {
+        const meta_copy *c = &v->copies[k % v->n];
+        uint8_t page[META_PAGE_BYTES];
+        if (!trusted(v, c) || tarn_file_pread_sync(c->files[META_DB], page, sizeof(page), off) != (int64_t)sizeof(page) ||
+            !page_there(page, off))
             continue;
-        for (size_t i = 0; i < v->n; i++) {
-            const meta_copy *c = &v->copies[i];
-            uint8_t page[META_PAGE_BYTES];
-            if (c == from || !content_usable(c) || c->gen.generation != v->generation)
-                continue;
-            if (tarn_file_pread_sync(c->files[which], page, sizeof(page), off + at) == (int64_t)sizeof(page) &&
-                page_there(page, off + at)) {
-                memcpy(buf + at, page, sizeof(page));
-                break;
-            }
-        }
+        memcpy(out, page, sizeof(page));
+        return true;
+    }
+    return false;
+}
+
+/* Pages of the database, from the chosen copy; what is wrong or empty there, or cannot be read, is taken from another one that has
+ * it. One that is wrong everywhere stays as it is: a checkpoint was cut short there, and the log has it. */
+static int chunk_read(const meta_mirror *v, const meta_copy *from, uint8_t *buf, size_t n, uint64_t off)
+{
+    int64_t got = tarn_file_pread_sync(from->files[META_DB], buf, n, off);
+    bool read = got == (int64_t)n;
+
+    for (size_t at = 0; at + META_PAGE_BYTES <= n; at += META_PAGE_BYTES) {
+        if ((read && page_there(buf + at, off + at)) || page_find(v, buf + at, off + at) || read)
+            continue;
+        return got < 0 ? (int)got : -EIO;
     }
     return 0;
 }
 
-/* *from_failed: it was the source that failed. */
-static int file_copy(meta_mirror *v, const meta_copy *from, meta_copy *to, meta_which which, uint64_t size, bool *from_failed)
+static int put_all(tarn_file *f, const void *p, size_t n, uint64_t off)
+{
+    int64_t put = tarn_file_pwrite_sync(f, p, n, off);
+
+    return put < 0 ? (int)put : (size_t)put == n ? 0 : -EIO;
+}
+
+/* The database from off to the end. *from_failed: it could not be read. */
+static int database_copy(meta_mirror *v, const meta_copy *from, meta_copy *to, uint64_t off, uint64_t end, bool *from_failed)
 {
     uint8_t *buf = tarn_malloc(COPY_CHUNK_BYTES);
     int e = buf == NULL ? -ENOMEM : 0;
-    tarn_file *f = to->files[which];
 
-    for (uint64_t off = 0; off < size && e == 0; off += COPY_CHUNK_BYTES) {
-        size_t n = size - off < COPY_CHUNK_BYTES ? (size_t)(size - off) : COPY_CHUNK_BYTES;
-        e = chunk_read(v, from, which, buf, n, off);
+    for (off -= off % META_PAGE_BYTES; off < end && e == 0; off += COPY_CHUNK_BYTES) {
+        size_t n = end - off < COPY_CHUNK_BYTES ? (size_t)(end - off) : COPY_CHUNK_BYTES;
+        e = chunk_read(v, from, buf, n, off);
         *from_failed = e != 0;
-        if (e == 0) {
-            int64_t put = tarn_file_pwrite_sync(f, buf, n, off);
-            e = put < 0 ? (int)put : (size_t)put == n ? 0 : -EIO;
-        }
+        if (e == 0)
+            e = put_all(to->files[META_DB], buf, n, off);
     }
     if (e == 0)
-        e = v->fs->truncate(v->fs, tarn_file_handle(f), size);
+        e = v->fs->truncate(v->fs, tarn_file_handle(to->files[META_DB]), end);
     if (e == 0)
-        e = sync_file(f);
+        e = sync_file(to->files[META_DB]);
+    if (e == 0)
+        to->db_bytes = end;
     tarn_free(buf);
     return e;
 }
@@ -252,71 +289,71 @@ static void copy_lost(meta_mirror *v, meta_copy *c, int e)
         v->on_drive_failed(v->ctx, c->index, -e);
 }
 
-/* Pages of the database from off to the end. */
-static int tail_copy(meta_mirror *v, const meta_copy *from, meta_copy *to, uint64_t off, uint64_t end)
-{
-    uint8_t *buf = tarn_malloc(COPY_CHUNK_BYTES);
-    int e = buf == NULL ? -ENOMEM : 0;
-
-    for (off -= off % META_PAGE_BYTES; off < end && e == 0; off += COPY_CHUNK_BYTES) {
-        size_t n = end - off < COPY_CHUNK_BYTES ? (size_t)(end - off) : COPY_CHUNK_BYTES;
-        e = chunk_read(v, from, META_DB, buf, n, off);
-        if (e == 0) {
-            int64_t put = tarn_file_pwrite_sync(to->files[META_DB], buf, n, off);
-            e = put < 0 ? (int)put : (size_t)put == n ? 0 : -EIO;
-        }
-    }
-    if (e == 0)
-        e = sync_file(to->files[META_DB]);
-    tarn_free(buf);
-    return e;
-}
-
 /*
  * Copies of the newest generation may end at different places: a checkpoint came further on one than on another, or a drive
  * has lost the end of its file. The longest has all; no length may be taken from another one.
  */
 static void lengths_level(meta_mirror *v)
 {
-    meta_copy *longest = NULL;
-    uint64_t end = 0, size;
+    const meta_copy *longest = NULL;
 
     for (size_t i = 0; i < v->n; i++) {
-        meta_copy *c = &v->copies[i];
-        if (content_usable(c) && c->gen.generation == v->generation && file_size(c->files[META_DB], &size) == 0 && size > end) {
+        const meta_copy *c = &v->copies[i];
+        if (trusted(v, c) && (longest == NULL || c->db_bytes > longest->db_bytes))
             longest = c;
-            end = size;
-        }
     }
     for (size_t i = 0; longest != NULL && i < v->n; i++) {
         meta_copy *c = &v->copies[i];
-        if (c == longest || !content_usable(c) || c->gen.generation != v->generation)
+        bool from_failed = false;
+        if (!trusted(v, c) || c->db_bytes == longest->db_bytes)
             continue;
-        int e = file_size(c->files[META_DB], &size);
-        if (e == 0 && size < end) {
-            tarn_logf(TARN_LOG_WARN, "metadata copy lengthened", "%s ends at %llu, %s at %llu", c->dir, (unsigned long long)size,
-                      longest->dir, (unsigned long long)end);
-            e = tail_copy(v, longest, c, size, end);
-        }
+        tarn_logf(TARN_LOG_WARN, "metadata copy lengthened", "%s ends at %llu, %s at %llu", c->dir, (unsigned long long)c->db_bytes,
+                  longest->dir, (unsigned long long)longest->db_bytes);
+        int e = database_copy(v, longest, c, c->db_bytes, longest->db_bytes, &from_failed);
         if (e != 0)
             copy_lost(v, c, e);
     }
 }
 
-/* Same generation: the log of the chosen copy and the size of its database. */
-static int copy_level(meta_mirror *v, const candidate *from, meta_copy *to, uint64_t db_size, bool *from_failed)
-{
-    int e = file_copy(v, from->copy, to, META_WAL, from->wal.bytes, from_failed);
+typedef struct log_sink {
+    tarn_file *to; /* NULL: it has it */
+    int error;     /* of writing there */
+} log_sink;
 
-    if (e == 0)
-        e = v->fs->truncate(v->fs, tarn_file_handle(to->files[META_DB]), db_size);
-    return e;
+static int log_take(void *ctx, const uint8_t *p, size_t n, uint64_t off)
+{
+    log_sink *s = ctx;
+
+    s->error = s->to != NULL ? put_all(s->to, p, n, off) : 0;
+    return s->error;
 }
 
-static int copy_rebuild(meta_mirror *v, const candidate *from, meta_copy *to, uint64_t db_size, bool *from_failed)
+/*
+ * Gives a copy the chosen log, unless it has just shown that it has it. There the log ends, durably: a crash after the checkpoint
+ * that follows must not leave a shorter one, which would undo a part of it. *log_failed: the log cannot be read any more.
+ */
+static int log_level(meta_mirror *v, const choice *ch, meta_copy *to, bool *log_failed)
+{
+    const meta_wal_extent *log = &ch->wal[ch->from];
+    meta_wal_copies logs = logs_of(v, &v->copies[ch->from]);
+    bool has = ch->scanned[to->index] && ch->wal[to->index].amiss == 0 && meta_wal_same(&ch->wal[to->index], log);
+    bool first = to == &v->copies[ch->from]; /* what is in it is noted: whoever reads it from now on gets just this */
+    log_sink sink = {.to = has ? NULL : to->files[META_WAL]};
+    int e = 0;
+
+    if (!has || first)
+        e = meta_wal_walk(&logs, log, first ? v->frames : NULL, log_take, &sink);
+    *log_failed = e != 0 && sink.error == 0;
+    if (e == 0)
+        e = v->fs->truncate(v->fs, tarn_file_handle(to->files[META_WAL]), log->bytes);
+    return e == 0 ? sync_file(to->files[META_WAL]) : e;
+}
+
+/* *from_failed: the database could not be read. */
+static int copy_rebuild(meta_mirror *v, const meta_copy *from, meta_copy *to, bool *from_failed)
 {
     tarn_logf(TARN_LOG_WARN, "metadata copy rebuilt", "%s is behind (generation %llu of %llu): %llu bytes are copied from %s", to->dir,
-              (unsigned long long)to->gen.generation, (unsigned long long)v->generation, (unsigned long long)db_size, from->copy->dir);
+              (unsigned long long)to->gen.generation, (unsigned long long)v->generation, (unsigned long long)from->db_bytes, from->dir);
     to->behind = true;
     to->gen.state = META_GEN_REBUILDING;
     to->gen.generation = v->generation;
@@ -324,51 +361,34 @@ static int copy_rebuild(meta_mirror *v, const candidate *from, meta_copy *to, ui
     to->gen.write_quorum = v->record_quorum;
     memcpy(to->gen.deployment, v->deployment, META_DEPLOYMENT_BYTES);
     int e = meta_gen_write(to->gen_file, &to->gen);
-    if (e == 0)
-        e = file_copy(v, from->copy, to, META_DB, db_size, from_failed);
-    if (e == 0)
-        e = file_copy(v, from->copy, to, META_WAL, from->wal.bytes, from_failed);
-    return e;
+    return e == 0 ? database_copy(v, from, to, 0, from->db_bytes, from_failed) : e;
 }
 
-/*
- * The log of the chosen copy ends where it is valid, and is durable: a crash after the checkpoint that follows must not leave a
- * shorter one, which would undo a part of it.
- */
-static int from_ready(const meta_mirror *v, const candidate *from, uint64_t *db_size)
+/* Brings all copies up to the chosen one, beginning with that one. *again: it has failed, another must be chosen. */
+static tarn_err copies_level(meta_mirror *v, const choice *ch, bool *again)
 {
-    tarn_file *wal = from->copy->files[META_WAL];
-    int e = file_size(from->copy->files[META_DB], db_size);
+    meta_copy *from = &v->copies[ch->from];
 
-    if (e == 0)
-        e = v->fs->truncate(v->fs, tarn_file_handle(wal), from->wal.bytes);
-    return e == 0 ? sync_file(wal) : e;
-}
-
-/* Brings all copies up to the chosen one; false when that one has failed: another must be chosen. */
-static bool copies_level(meta_mirror *v, const candidate *from)
-{
-    uint64_t db_size = 0;
-    bool all_clean = true, from_failed = false;
-    int e = from_ready(v, from, &db_size);
-
-    from_failed = e != 0;
-    for (size_t i = 0; i < v->n; i++)
-        all_clean = all_clean && (!content_usable(&v->copies[i]) || v->copies[i].gen.state == META_GEN_CLEAN);
-    for (size_t i = 0; i < v->n && !from_failed; i++) {
-        meta_copy *c = &v->copies[i];
-        if (!atomic_load(&c->good) || c == from->copy)
+    *again = false;
+    for (size_t k = 0; k < v->n && !*again; k++) {
+        meta_copy *c = &v->copies[(ch->from + k) % v->n];
+        bool log_failed = false, from_failed = false;
+        if (!atomic_load(&c->good))
             continue;
-        bool same = content_usable(c) && c->gen.generation == v->generation;
-        if (same && all_clean)
-            continue;
-        e = same ? copy_level(v, from, c, db_size, &from_failed) : copy_rebuild(v, from, c, db_size, &from_failed);
-        if (e != 0 && !from_failed)
-            copy_lost(v, c, e);
+        int e = trusted(v, c) ? 0 : copy_rebuild(v, from, c, &from_failed);
+        if (e == 0)
+            e = log_level(v, ch, c, &log_failed);
+        if (log_failed) {
+            tarn_log(TARN_LOG_ERROR, "metadata log cannot be read as it was", "folder", from->dir, "error", strerrordesc_np(-e), NULL);
+            return e == -ENOMEM ? TARN_E_NO_MEMORY : TARN_E_QUORUM_READ;
+        }
+        if (e != 0)
+            copy_lost(v, from_failed ? from : c, e);
+        *again = !atomic_load(&from->good);
     }
-    if (from_failed)
-        copy_lost(v, from->copy, e);
-    return !from_failed;
+    v->bytes[META_DB] = from->db_bytes;
+    v->bytes[META_WAL] = ch->wal[ch->from].bytes;
+    return TARN_OK;
 }
 
 /* ------------------------------------------------------------------ start */
@@ -382,7 +402,7 @@ static tarn_err judge_fresh(meta_mirror *v, bool *fresh)
         if (!atomic_load(&c->good))
             continue;
         if (c->gen.state == META_GEN_NONE)
-            stray += c->db_empty ? 0 : 1;
+            stray += c->db_bytes == 0 ? 0 : 1;
         else if (c->gen.state != META_GEN_CREATING)
             records++;
     }
@@ -427,21 +447,22 @@ static tarn_err copies_array(meta_mirror *v, const tarn_meta_options *opt)
 
 static tarn_err start_existing(meta_mirror *v)
 {
-    candidate from;
+    choice ch = {0};
+    bool again = true;
     tarn_err err = records_judge(v);
-    bool level = false;
 
     if (err == TARN_OK)
         lengths_level(v);
-    while (err == TARN_OK && !level) { /* each failure takes a copy out, so this ends */
-        err = choose(v, &from);
-        level = err == TARN_OK && copies_level(v, &from);
+    while (err == TARN_OK && again) { /* each failure takes a copy out, so this ends */
+        err = choose(v, &ch);
+        if (err == TARN_OK)
+            err = copies_level(v, &ch, &again);
     }
     if (err != TARN_OK)
         return err;
     if (atomic_load(&v->good_n) < v->write_quorum)
         return TARN_E_QUORUM_WRITE;
-    atomic_store(&v->read_from, from.copy->index);
+    atomic_store(&v->read_from, ch.from);
     return meta_mirror_mark(v, META_GEN_DIRTY, true) == 0 ? TARN_OK : TARN_E_QUORUM_WRITE;
 }
 

@@ -8,8 +8,8 @@
  * checkpoint into the databases of all.
  *
  * A note stays when the log starts over: the frame is written, and noted, before anybody can read it again. Frames that
- * lie in the log when the store is opened have no note; they have just been checked by meta_wal_scan and by SQLite, and go
- * with the checkpoint of the opening.
+ * lie in the log when the store is opened are noted by the scan that finds where it ends, with their headers: so SQLite's
+ * recovery, and the checkpoint behind it, see what the scan saw, also from a drive that reads wrongly now and then.
  *
  * Invariants:
  *  1. A frame is noted before it is written.
@@ -17,29 +17,33 @@
  */
 #include "frames.h"
 
-#include "page.h"
+#include "wal.h"
 
 #include "tarn/crypto.h"
 
-#define FRAME_BYTES (META_WAL_FRAME_HEADER_BYTES + META_PAGE_BYTES)
-#define NOTED (1ull << 32) /* above the 32 bits of the sum */
+#define NOTED (1ull << 32) /* above the 32 bits of the page's sum; above that 31 bits of the header's, 0: not known */
+#define HEADER_SHIFT 33
 
 /* The number of the frame whose page lies at off; false: no page of a frame does. */
 static bool frame_of(uint64_t off, uint64_t *out)
 {
     const uint64_t first = META_WAL_HEADER_BYTES + META_WAL_FRAME_HEADER_BYTES;
-    if (off < first || (off - first) % FRAME_BYTES != 0)
+    if (off < first || (off - first) % META_WAL_FRAME_BYTES != 0)
         return false;
-    *out = (off - first) / FRAME_BYTES;
+    *out = (off - first) / META_WAL_FRAME_BYTES;
     return *out / META_FRAMES_PER_BLOCK < META_FRAME_BLOCKS_MAX;
 }
 
-bool meta_frames_note(meta_frames *f, const void *p, size_t n, uint64_t off)
+static unsigned long long header_sum(const void *header)
 {
-    uint64_t frame;
+    unsigned long long sum = tarn_crc32c(0, header, META_WAL_FRAME_HEADER_BYTES) >> 1;
 
-    if (n != META_PAGE_BYTES || !frame_of(off, &frame))
-        return true;
+    return sum == 0 ? 1 : sum;
+}
+
+/* False: out of memory. */
+static bool note(meta_frames *f, uint64_t frame, unsigned long long value)
+{
     atomic_ullong *block = atomic_load_explicit(&f->blocks[frame / META_FRAMES_PER_BLOCK], memory_order_relaxed);
     if (block == NULL) {
         block = tarn_calloc(META_FRAMES_PER_BLOCK, sizeof(*block));
@@ -47,16 +51,47 @@ bool meta_frames_note(meta_frames *f, const void *p, size_t n, uint64_t off)
             return false;
         atomic_store_explicit(&f->blocks[frame / META_FRAMES_PER_BLOCK], block, memory_order_release);
     }
-    atomic_store_explicit(&block[frame % META_FRAMES_PER_BLOCK], NOTED | tarn_crc32c(0, p, n), memory_order_release);
+    atomic_store_explicit(&block[frame % META_FRAMES_PER_BLOCK], value, memory_order_release);
     return true;
+}
+
+bool meta_frames_note(meta_frames *f, const void *p, size_t n, uint64_t off)
+{
+    uint64_t frame;
+
+    if (off == 0 && n == META_WAL_HEADER_BYTES)
+        meta_frames_note_header(f, p);
+    if (n != META_PAGE_BYTES || !frame_of(off, &frame))
+        return true;
+    return note(f, frame, NOTED | tarn_crc32c(0, p, n));
+}
+
+bool meta_frames_note_whole(meta_frames *f, const void *p, size_t n, uint64_t off)
+{
+    const uint8_t *page = (const uint8_t *)p + META_WAL_FRAME_HEADER_BYTES;
+    uint64_t frame;
+
+    if (n != META_WAL_FRAME_BYTES || !frame_of(off + META_WAL_FRAME_HEADER_BYTES, &frame))
+        return true;
+    return note(f, frame, header_sum(p) << HEADER_SHIFT | NOTED | tarn_crc32c(0, page, META_PAGE_BYTES));
+}
+
+void meta_frames_note_header(meta_frames *f, const void *header)
+{
+    atomic_store_explicit(&f->header, NOTED | tarn_crc32c(0, header, META_WAL_HEADER_BYTES), memory_order_release);
 }
 
 bool meta_frames_right(const meta_frames *f, const void *p, size_t n, uint64_t off)
 {
-    const uint8_t *page = p;
+    const uint8_t *page = p, *header = NULL;
     uint64_t frame;
 
-    if (n == FRAME_BYTES) { /* with its header */
+    if (off == 0 && n == META_WAL_HEADER_BYTES) {
+        unsigned long long known = atomic_load_explicit(&f->header, memory_order_acquire);
+        return known == 0 || known == (NOTED | tarn_crc32c(0, p, n));
+    }
+    if (n == META_WAL_FRAME_BYTES) { /* with its header */
+        header = p;
         page += META_WAL_FRAME_HEADER_BYTES;
         off += META_WAL_FRAME_HEADER_BYTES;
     } else if (n != META_PAGE_BYTES) {
@@ -67,8 +102,12 @@ bool meta_frames_right(const meta_frames *f, const void *p, size_t n, uint64_t o
     const atomic_ullong *block = atomic_load_explicit(&f->blocks[frame / META_FRAMES_PER_BLOCK], memory_order_acquire);
     if (block == NULL)
         return true;
-    unsigned long long note = atomic_load_explicit(&block[frame % META_FRAMES_PER_BLOCK], memory_order_acquire);
-    return note == 0 || note == (NOTED | tarn_crc32c(0, page, META_PAGE_BYTES));
+    unsigned long long known = atomic_load_explicit(&block[frame % META_FRAMES_PER_BLOCK], memory_order_acquire);
+    if (known == 0)
+        return true;
+    if (header != NULL && known >> HEADER_SHIFT != 0 && known >> HEADER_SHIFT != header_sum(header))
+        return false;
+    return (uint32_t)known == tarn_crc32c(0, page, META_PAGE_BYTES);
 }
 
 void meta_frames_free(meta_frames *f)

@@ -16,6 +16,7 @@
 #define GEN_RECORD_BYTES 64
 #define GEN_CRC_OFFSET 60
 #define GEN_VERSION 1
+#define GEN_READS_MAX 3
 
 static const char GEN_MAGIC[8] = {'t', 'a', 'r', 'n', 'g', 'e', 'n', '1'};
 
@@ -43,17 +44,33 @@ static bool record_unpack(const uint8_t rec[GEN_RECORD_BYTES], meta_gen *out)
     return true;
 }
 
+/* A slot that is not right is read again: a drive may return other bytes than it has, this once, and with the older slot the
+ * copy would pass for one that is behind. state NONE: there is none. */
+static int slot_read(tarn_file *f, uint64_t slot, meta_gen *out)
+{
+    uint8_t rec[GEN_RECORD_BYTES];
+
+    out->state = META_GEN_NONE;
+    for (int tries = 0; tries < GEN_READS_MAX; tries++) {
+        int64_t n = tarn_file_pread_sync(f, rec, sizeof(rec), slot * GEN_SLOT_STRIDE_BYTES);
+        if (n < 0)
+            return (int)n;
+        if (n < GEN_RECORD_BYTES || record_unpack(rec, out))
+            break;
+    }
+    return 0;
+}
+
 int meta_gen_read(tarn_file *f, meta_gen *out)
 {
     meta_gen best = {.state = META_GEN_NONE};
 
     for (uint64_t slot = 0; slot < 2; slot++) {
-        uint8_t rec[GEN_RECORD_BYTES];
         meta_gen g;
-        int64_t n = tarn_file_pread_sync(f, rec, sizeof(rec), slot * GEN_SLOT_STRIDE_BYTES);
-        if (n < 0)
-            return (int)n;
-        if (n == GEN_RECORD_BYTES && record_unpack(rec, &g) && (best.state == META_GEN_NONE || g.counter > best.counter))
+        int e = slot_read(f, slot, &g);
+        if (e != 0)
+            return e;
+        if (g.state != META_GEN_NONE && (best.state == META_GEN_NONE || g.counter > best.counter))
             best = g;
     }
     *out = best;

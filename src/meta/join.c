@@ -6,8 +6,8 @@
  *   JOIN_STEP_BYTES between two groups of commits → its sync, the log → DIRTY on disk, and it counts
  *
  * What is written to the database while it is being copied reaches the new copy at once; a later step copies the same again.
- * The log is copied whole in the last step, where nothing is being written. A crash before the end leaves REBUILDING: the
- * next start makes the copy anew.
+ * The log is copied in the last step, where nothing is being written: as far as SQLite has it, each frame proven by the sums
+ * that run through it (wal.c). A crash before the end leaves REBUILDING: the next start makes the copy anew.
  *
  * Invariant: a copy counts only when it has, durably, what every other one has.
  * Threads: steps run on the committer's thread; the caller waits for each (a fiber parks).
@@ -15,6 +15,7 @@
 #include "vfs.h"
 
 #include "page.h"
+#include "wal.h"
 
 #include <errno.h>
 
@@ -37,7 +38,7 @@ static int sync_now(tarn_file *f)
     return tarn_file_fs(f)->sync(tarn_file_fs(f), tarn_file_handle(f), false);
 }
 
-static int size_now(meta_mirror *v, meta_which which, uint64_t *out)
+static int size_now(meta_mirror *v, uint64_t *out)
 {
     tarn_fs_stat st = {0};
     size_t n = v->n;
@@ -46,41 +47,73 @@ static int size_now(meta_mirror *v, meta_which which, uint64_t *out)
     for (size_t i = 0; i < n && e != 0; i++) {
         if (!atomic_load(&v->copies[i].good))
             continue;
-        e = v->fs->fstat(v->fs, tarn_file_handle(v->copies[i].files[which]), &st);
+        e = v->fs->fstat(v->fs, tarn_file_handle(v->copies[i].files[META_DB]), &st);
     }
     *out = st.size_bytes;
     return e;
 }
 
-/* n bytes from the others; pages of the database are those that pass their check. */
-static int take(join *j, meta_which which, size_t n, uint64_t off)
+/* n bytes of the database from the others, of pages that pass their check. */
+static int take(join *j, size_t n, uint64_t off)
 {
-    int64_t got = meta_mirror_read(j->v, which, j->buf, n, off, NULL);
+    int64_t got = meta_mirror_read(j->v, META_DB, j->buf, n, off, NULL);
 
     if (got != (int64_t)n)
         return got < 0 ? (int)got : -EIO;
-    for (size_t at = 0; which == META_DB && at + META_PAGE_BYTES <= n; at += META_PAGE_BYTES) {
+    for (size_t at = 0; at + META_PAGE_BYTES <= n; at += META_PAGE_BYTES) {
         if (meta_page_check(j->buf + at, META_PAGE_BYTES, off + at) && !meta_page_blank(j->buf + at, META_PAGE_BYTES))
             continue;
-        got = meta_mirror_read(j->v, which, j->buf + at, META_PAGE_BYTES, off + at, meta_page_check);
+        got = meta_mirror_read(j->v, META_DB, j->buf + at, META_PAGE_BYTES, off + at, meta_page_check);
         if (got < 0)
             return (int)got;
     }
     return 0;
 }
 
-static int copy_range(join *j, meta_which which, uint64_t off, uint64_t end)
+static int put(join *j, meta_which which, const void *p, size_t n, uint64_t off)
+{
+    int64_t done = tarn_file_pwrite_sync(j->copy.files[which], p, n, off);
+
+    return done == (int64_t)n ? 0 : done < 0 ? (int)done : -EIO;
+}
+
+static int copy_range(join *j, uint64_t off, uint64_t end)
 {
     int e = 0;
 
     while (e == 0 && off < end) {
         size_t n = end - off < JOIN_CHUNK_BYTES ? (size_t)(end - off) : JOIN_CHUNK_BYTES;
-        e = take(j, which, n, off);
-        if (e == 0) {
-            int64_t put = tarn_file_pwrite_sync(j->copy.files[which], j->buf, n, off);
-            e = put == (int64_t)n ? 0 : put < 0 ? (int)put : -EIO;
-        }
+        e = take(j, n, off);
+        if (e == 0)
+            e = put(j, META_DB, j->buf, n, off);
         off += n;
+    }
+    return e;
+}
+
+static int put_log(void *ctx, const uint8_t *p, size_t n, uint64_t off)
+{
+    return put(ctx, META_WAL, p, n, off);
+}
+
+/* The log of the others, of which at least the frames that SQLite counts must be right. */
+static int copy_log(join *j)
+{
+    meta_mirror *v = j->v;
+    uint64_t frames = meta_vfs_log_frames(j->m->vfs);
+    int e = frames > 0 ? -EBADMSG : 0; /* none: it has just started over */
+
+    for (size_t i = 0; i < v->n && e != 0; i++) {
+        meta_wal_copies logs = {.n = 0};
+        meta_wal_extent log;
+        for (size_t k = 0; k < v->n; k++) {
+            const meta_copy *c = &v->copies[(i + k) % v->n];
+            if (atomic_load(&c->good))
+                logs.files[logs.n++] = c->files[META_WAL];
+        }
+        e = meta_wal_scan(&logs, &log);
+        if (e == 0)
+            e = log.frames >= frames ? meta_wal_walk(&logs, &log, NULL, put_log, j) : -EBADMSG;
     }
     return e;
 }
@@ -120,13 +153,10 @@ static void step_begin(void *arg)
 static void step_last(join *j, uint64_t db_size)
 {
     meta_mirror *v = j->v;
-    uint64_t wal_size = 0;
 
     j->error = v->fs->truncate(v->fs, tarn_file_handle(j->copy.files[META_DB]), db_size);
     if (j->error == 0)
-        j->error = size_now(v, META_WAL, &wal_size);
-    if (j->error == 0)
-        j->error = copy_range(j, META_WAL, 0, wal_size);
+        j->error = copy_log(j);
     for (int w = 0; w < META_WHICH_COUNT && j->error == 0; w++)
         j->error = sync_now(j->copy.files[w]);
     if (j->error == 0)
@@ -144,10 +174,10 @@ static void step_copy(void *arg)
 
     j->error = atomic_load(&j->v->quorum_lost) ? -EIO : j->v->join_error;
     if (j->error == 0)
-        j->error = size_now(j->v, META_DB, &size);
+        j->error = size_now(j->v, &size);
     if (j->error == 0 && j->off < size) {
         uint64_t end = size - j->off < JOIN_STEP_BYTES ? size : j->off + JOIN_STEP_BYTES;
-        j->error = copy_range(j, META_DB, j->off, end);
+        j->error = copy_range(j, j->off, end);
         j->off = end;
     } else if (j->error == 0) {
         step_last(j, size);

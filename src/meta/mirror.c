@@ -385,13 +385,15 @@ static void read_again(const meta_copy *c, int64_t got, uint64_t n, uint64_t off
 int64_t meta_mirror_read(meta_mirror *v, meta_which which, void *buf, size_t n, uint64_t off,
                          bool (*check)(const void *buf, size_t n, uint64_t off))
 {
-    size_t first = atomic_load_explicit(&v->read_from, memory_order_relaxed);
+    size_t first = atomic_load_explicit(&v->read_from, memory_order_relaxed), copies_n = v->n;
     const meta_copy *shorter = NULL; /* of those that end before n bytes, or have an empty page there, the one that has most */
     int64_t worst = -EIO, most = -1;
 
-    for (size_t k = 0; k < v->n; k++) {
-        size_t i = (first + k) % v->n;
+    for (size_t k = 0; k < 2 * copies_n; k++) { /* a second time where none was right: it may have been this one read */
+        size_t i = (first + k) % copies_n;
         meta_copy *c = &v->copies[i];
+        if (k == copies_n && worst != -EBADMSG)
+            break;
         if (!atomic_load_explicit(&c->good, memory_order_acquire))
             continue;
         int64_t got = tarn_file_pread_sync(c->files[which], buf, n, off);
@@ -413,5 +415,12 @@ int64_t meta_mirror_read(meta_mirror *v, meta_which which, void *buf, size_t n, 
             worst = -EBADMSG;
         read_again(c, got, n, off);
     }
-    return shorter != NULL ? tarn_file_pread_sync(shorter->files[which], buf, n, off) : worst;
+    if (shorter == NULL)
+        return worst;
+    if (most == 0)
+        return 0;
+    if (most < (int64_t)n)
+        return tarn_file_pread_sync(shorter->files[which], buf, n, off);
+    memset(buf, 0, n); /* an empty page; read once more it might come as another */
+    return most;
 }

@@ -33,7 +33,8 @@
 #define SECTOR_BYTES 4096
 #define WAL_FILL_BYTES (1024 * 1024) /* the log's file grows in such steps */
 #define WAL_ZEROES_BYTES (128 * 1024)
-#define SHM_READ_LOCK_1 4 /* SQLite's WAL_READ_LOCK(1): it locks this one and those behind it to start the log over */
+#define WAL_INDEX_FRAMES_OFFSET 16 /* mxFrame in the header of the index, in the byte order of the machine: sqlite.org/walformat.html */
+#define SHM_READ_LOCK_1 4          /* SQLite's WAL_READ_LOCK(1): it locks this one and those behind it to start the log over */
 #ifndef PAGE_RUN_BYTES_MAX
 #define PAGE_RUN_BYTES_MAX 16384
 #endif
@@ -302,6 +303,24 @@ static void size_hint(meta_vfs *v, shared_file *f, uint64_t size)
 }
 
 /* ------------------------------------------------------------------ reading */
+/* A part of a page (SQLite looks at the first bytes before it knows how long a page is): out of a page that is right, where
+ * there is one. -ENODATA: there is none. */
+static int64_t part_read(meta_mirror *m, void *buf, size_t n, uint64_t off)
+{
+    uint8_t page[META_PAGE_BYTES];
+    size_t in = (size_t)(off % META_PAGE_BYTES);
+
+    if (in + n > META_PAGE_BYTES)
+        return -ENODATA;
+    int64_t got = meta_mirror_read(m, META_DB, page, sizeof(page), off - in, meta_page_check);
+    if (got < 0 && got != -EBADMSG)
+        return got;
+    if (got < META_PAGE_BYTES) /* also where it is torn in all copies: a checkpoint was cut short, and the log has it whole */
+        return -ENODATA;
+    memcpy(buf, page + in, n);
+    return (int64_t)n;
+}
+
 static int file_read(sqlite3_file *file, void *buf, int n, sqlite3_int64 off)
 {
     open_file *o = of(file);
@@ -318,7 +337,9 @@ static int file_read(sqlite3_file *file, void *buf, int n, sqlite3_int64 off)
         if (rc != SQLITE_OK)
             return SQLITE_IOERR_READ;
     }
-    int64_t got = meta_mirror_read(&o->v->mirror, f->which, buf, (size_t)n, at, page ? meta_page_check : NULL);
+    int64_t got = f->which == META_DB && !page ? part_read(&o->v->mirror, buf, (size_t)n, at) : -ENODATA;
+    if (got == -ENODATA)
+        got = meta_mirror_read(&o->v->mirror, f->which, buf, (size_t)n, at, page ? meta_page_check : NULL);
     if (got == -EBADMSG)
         return SQLITE_IOERR_DATA;
     if (got < 0)
@@ -614,16 +635,10 @@ static int vfs_last_error(sqlite3_vfs *vfs, int n, char *out)
 static tarn_err file_init(meta_vfs *v, meta_which which)
 {
     shared_file *f = &v->files[which];
-    tarn_fs_stat st;
-    const meta_mirror *mirror = &v->mirror;
-    const tarn_file *first = mirror->copies[atomic_load(&mirror->read_from)].files[which];
-    int e = mirror->fs->fstat(mirror->fs, tarn_file_handle(first), &st);
 
-    if (e != 0)
-        return tarn_err_from_errno(-e);
     f->which = which;
-    atomic_store(&f->size, st.size_bytes);
-    f->filled = st.size_bytes;
+    atomic_store(&f->size, v->mirror.bytes[which]); /* that of one drive's file would be an answer of one drive */
+    f->filled = v->mirror.bytes[which];
     f->buf = tarn_malloc(META_WRITE_BUFFER_BYTES);
     if (f->buf == NULL)
         return TARN_E_NO_MEMORY;
@@ -712,6 +727,16 @@ bool meta_vfs_quorum_lost(const meta_vfs *v)
 meta_mirror *meta_vfs_mirror(meta_vfs *v)
 {
     return &v->mirror;
+}
+
+uint64_t meta_vfs_log_frames(const meta_vfs *v)
+{
+    const uint8_t *index = atomic_load(&v->shm.regions[0]);
+    uint32_t n = 0;
+
+    if (index != NULL)
+        memcpy(&n, index + WAL_INDEX_FRAMES_OFFSET, sizeof(n));
+    return n;
 }
 
 size_t meta_vfs_copies_good(const meta_vfs *v)

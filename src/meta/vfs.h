@@ -53,8 +53,8 @@ typedef struct meta_copy {
     tarn_file *gen_file;
     tarn_file *lock_file;
     meta_gen gen;
-    bool db_empty; /* at the start: no database file, or an empty one */
-    bool behind;   /* at the start: it had missed commits */
+    uint64_t db_bytes; /* at the start: of the database's file; 0: there is none */
+    bool behind;       /* at the start: it had missed commits */
 } meta_copy;
 
 /* One thing that is done to every copy. */
@@ -96,10 +96,11 @@ typedef struct meta_mirror {
     meta_helper *helpers;             /* n, the first unused */
     meta_helper *syncers;             /* n: the syncs of the database in the background */
     bool sync_pending;                /* a background sync was begun and not yet collected */
-    const struct meta_frames *frames; /* what is read of the log must be this; NULL: not known (vfs.c) */
+    struct meta_frames *frames;       /* what is read of the log must be this; NULL: not known (vfs.c) */
     bool one_thread;                  /* no helpers: one copy after the other, on the writer's thread (simulation) */
     meta_copy *joining;               /* takes what is written to the database, and does not count yet; the writer's */
     int join_error;                   /* negative errno: it is of no use any more */
+    uint64_t bytes[META_WHICH_COUNT]; /* of each file, when the copies have been opened */
     void (*on_drive_failed)(void *ctx, size_t dir_index, int errno_value);
     void *ctx;
 } meta_mirror;
@@ -140,6 +141,8 @@ const char *meta_vfs_name(const meta_vfs *v);
 bool meta_vfs_quorum_lost(const meta_vfs *v);
 size_t meta_vfs_copies_good(const meta_vfs *v);
 meta_mirror *meta_vfs_mirror(meta_vfs *v);
+/* Frames of the log that SQLite reads: those of all transactions that were committed since it started over. The writer's. */
+uint64_t meta_vfs_log_frames(const meta_vfs *v);
 /* The writer's transaction has been rolled back: what was lost of the log while reading it is not needed any more. */
 void meta_vfs_rolled_back(meta_vfs *v);
 /* From here on a checkpoint's sync of the database may run on in the background (false: it is waited for). */

@@ -47,6 +47,8 @@ typedef struct sim_drive {
     atomic_int write_errno; /* 0: works. A test sets these while the store's threads run */
     atomic_int sync_errno;
     atomic_int read_errno;
+    atomic_uint garble_every; /* of so many reads one returns a wrong byte; 0: none does */
+    atomic_uint reads;
     atomic_ullong full_above_bytes; /* 0: no limit of a file's size */
 } sim_drive;
 
@@ -190,6 +192,9 @@ static int64_t sim_pread(tarn_fs *fs, int64_t handle, void *buf, size_t n, uint6
         size_t have = off >= f->now_n ? 0 : (size_t)(f->now_n - off);
         r = (int64_t)(have < n ? have : n);
         memcpy(buf, f->now + off, (size_t)r);
+        sim_drive *d = &s->drives[f->drive];
+        if (r > 0 && d->garble_every != 0 && ++d->reads % d->garble_every == 0)
+            ((uint8_t *)buf)[sim_rnd(s, (uint64_t)r)] ^= 0x40;
     }
     pthread_mutex_unlock(&s->lock);
     return r;
@@ -382,6 +387,7 @@ static TARN_UNUSED void sim_power_on(sim *s)
     for (size_t i = 0; i < SIM_DRIVES_MAX; i++) {
         s->drives[i].write_errno = s->drives[i].sync_errno = s->drives[i].read_errno = 0;
         s->drives[i].full_above_bytes = 0;
+        s->drives[i].garble_every = 0;
     }
     s->off = false;
     s->cut_at_calls = 0;

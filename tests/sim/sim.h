@@ -220,6 +220,7 @@ void run_free(run *r);
 tarn_err run_try_open(run *r, tarn_str *reason);
 bool run_open(run *r, const char *when);
 bool run_open_forgiving(run *r, const char *when);
+void run_opened(run *r); /* after any opening: decides the doubts, compares all with the model */
 void run_close(run *r);
 void run_restart(run *r, bool power_cut);
 unsigned run_affected_n(const run *r);

@@ -488,7 +488,7 @@ static size_t resolve_range(run *r, size_t from, size_t to, size_t *done)
         if (v == DONE) {
             adopt(r, &r->doubts[i]);
             ++*done;
-        } else if (v == NOT_DONE) {
+        } else { /* NOT_DONE, or a marker in a marker's place whose number is not known: it may yet come */
             r->doubts[kept++] = r->doubts[i];
         }
     }

@@ -164,9 +164,8 @@ static void replace(run *r, const sim_op *op)
     r->affected |= 1u << d;
     r->faulty &= ~(1u << d);
     r->gone &= ~(1u << d);
-    (void)run_open_forgiving(r, "after a drive was replaced");
-    if (!r->failed)
-        check_all(r);
+    if (run_open_forgiving(r, "after a drive was replaced"))
+        run_opened(r);
 }
 
 static void unplug(run *r, const sim_op *op)

@@ -111,6 +111,16 @@ bool run_open_forgiving(run *r, const char *when)
     return true;
 }
 
+/* What the store says now is what became of the operations without an answer; everything else must be there. */
+void run_opened(run *r)
+{
+    resolve_doubts(r);
+    if (!r->failed)
+        buckets_again(r);
+    if (!r->failed)
+        check_all(r);
+}
+
 void run_restart(run *r, bool power_cut)
 {
     if (power_cut)
@@ -134,11 +144,7 @@ void run_restart(run *r, bool power_cut)
     if (r->verbose)
         (void)printf("     %s, %zu copies of the metadata are good\n", lost ? "started after a power cut" : "started",
                      tarn_meta_copies_good(tarn_store_meta(r->s)));
-    resolve_doubts(r);
-    if (!r->failed)
-        buckets_again(r);
-    if (!r->failed)
-        check_all(r);
+    run_opened(r);
 }
 
 /* ------------------------------------------------------------------ the beginning */
@@ -232,6 +238,8 @@ static size_t clients(run *r, const sim_op *ops, size_t n)
     while (taken < n && g->n < TOGETHER_MAX && exec_is_client(ops[taken].kind)) {
         exec *x = &g->x[g->n];
         bool sense = exec_prepare(r, &ops[taken], x);
+        if (x->changes && r->doubts_n + g->n >= TARN_ARRAY_LEN(r->doubts))
+            sense = false; /* drives that are full for long: what was refused must be remembered */
         if (sense && (used & x->resources))
             break; /* its turn comes with the next ones */
         taken++;

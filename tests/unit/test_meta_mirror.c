@@ -14,6 +14,7 @@
 #include "meta_internal.h"
 #include "meta_simfs.h"
 #include "vfs.h"
+#include "wal.h"
 
 #define KEYS 40
 
@@ -553,6 +554,116 @@ static void test_read_errors_fail_over(void **state)
     store_free(t);
 }
 
+/* The log holds all that was acknowledged, and the power goes. */
+static void write_and_cut(store *t)
+{
+    store_open(t);
+    write_some(t, 100);
+    t->s->off = true;
+    store_close(t);
+    sim_power_on(t->s);
+    t->failed_n = 0;
+}
+
+/* A drive that reads wrongly while the store is started: nothing is cut off the log for that, and nobody is blamed. */
+static void bad_reads_at_start(size_t drives, size_t bad, unsigned every)
+{
+    store *t = store_new(drives, 2, 100 + 10 * bad + every);
+
+    write_and_cut(t);
+    t->s->drives[bad].garble_every = every;
+    store_open(t);
+    assert_int_equal(t->failed_n, 0);
+    assert_int_equal(tarn_meta_copies_good(t->m), drives);
+    pairs_check(t);
+    t->s->drives[bad].garble_every = 0;
+    integrity_check(t);
+    store_close(t);
+    for (size_t i = 1; i < drives; i++)
+        copies_equal(t, 0, i);
+    store_free(t);
+}
+
+static void test_bad_reads_at_start(void **state)
+{
+    (void)state;
+    for (size_t drives = 2; drives <= 3; drives++) {
+        for (size_t bad = 0; bad < drives; bad++) {
+            for (unsigned every = drives == 2 ? 2 : 1; every < 8; every++) /* of two the records of both must be known */
+                bad_reads_at_start(drives, bad, every);
+        }
+    }
+}
+
+static void rot_frame(store *t, const char *path, uint64_t frame)
+{
+    sim_file *f = sim_find(t->s, path);
+
+    uint64_t at = META_WAL_HEADER_BYTES + frame * META_WAL_FRAME_BYTES + 200;
+    assert_true(at < f->now_n);
+    f->now[at] ^= 1;
+    f->durable[at] ^= 1;
+}
+
+/* Each copy has lost another piece of the log: together they have all of it. */
+static void test_logs_complete_each_other(void **state)
+{
+    store *t = store_new(3, 2, 130);
+
+    (void)state;
+    write_and_cut(t);
+    rot_frame(t, "/0/" META_VFS_WAL_NAME, 3);
+    rot_frame(t, "/1/" META_VFS_WAL_NAME, 9);
+    rot_frame(t, "/2/" META_VFS_WAL_NAME, 30);
+    store_open(t);
+    assert_int_equal(t->failed_n, 0);
+    pairs_check(t);
+    integrity_check(t);
+    store_free(t);
+}
+
+/* A copy that joins gets each frame of the log as it was written, also from drives that have lost some, or read wrongly. */
+static void test_join_proves_the_log(void **state)
+{
+    store *t = store_new(2, 2, 140);
+
+    (void)state;
+    store_open(t);
+    write_some(t, 30);
+    rot_frame(t, "/0/" META_VFS_WAL_NAME, 5);
+    rot_frame(t, "/1/" META_VFS_WAL_NAME, 2);
+    t->s->drives[0].garble_every = 3;
+    assert_int_equal(tarn_meta_copy_join(t->m, "/2"), TARN_OK);
+    t->s->drives[0].garble_every = 0;
+    t->s->off = true;
+    store_close(t);
+    sim_power_on(t->s);
+    sim_blank(t->s, 0);
+    sim_blank(t->s, 1); /* the new copy alone */
+    t->dirs[0] = "/2";
+    t->opt.dirs_n = t->opt.write_quorum = 1;
+    store_open(t);
+    pairs_check(t);
+    integrity_check(t);
+    store_free(t);
+}
+
+/* Where no copy has a frame as SQLite counts it, the new one would have less than was acknowledged: it does not count. */
+static void test_join_refuses_a_short_log(void **state)
+{
+    store *t = store_new(2, 2, 150);
+
+    (void)state;
+    store_open(t);
+    write_some(t, 30);
+    rot_frame(t, "/0/" META_VFS_WAL_NAME, 5);
+    rot_frame(t, "/1/" META_VFS_WAL_NAME, 5);
+    assert_int_not_equal(tarn_meta_copy_join(t->m, "/2"), TARN_OK);
+    assert_int_equal(tarn_meta_copies_n(t->m), 2);
+    t->s->off = true;
+    store_free(t);
+}
+
 static void test_in_use(void **state)
 {
     store *t = store_new(2, 2, 13);
@@ -774,6 +885,10 @@ int main(void)
         cmocka_unit_test(test_cut_of_the_log_is_synced),
         cmocka_unit_test(test_log_is_cut_in_use),
         cmocka_unit_test(test_read_errors_fail_over),
+        cmocka_unit_test(test_bad_reads_at_start),
+        cmocka_unit_test(test_logs_complete_each_other),
+        cmocka_unit_test(test_join_proves_the_log),
+        cmocka_unit_test(test_join_refuses_a_short_log),
         cmocka_unit_test(test_in_use),
         cmocka_unit_test(test_other_deployment),
         cmocka_unit_test(test_database_without_record),
