@@ -10,11 +10,11 @@ suite_reliability() {
     make -s -C "$loadgen" OUT="$T_WORK/loadgen" all >"$T_LOGS/reliability-loadgen.log" 2>&1 || true
     [ -x "$T_WORK/loadgen/loadgen" ] || skipped reliability/loadgen "it does not build: $(last_words "$T_LOGS/reliability-loadgen.log")"
     collect reliability/checker 120 python3 "$at/test_linear.py"
-    collect reliability/histories 300 python3 "$at/history.py"
-    collect reliability/kills 600 python3 "$at/crash.py"
+    collect reliability/histories 900 python3 "$at/history.py" --seed "$T_SEED"
+    collect reliability/kills 1500 python3 "$at/crash.py" --rounds 50 --seed "$T_SEED"
     if [ -x "$T_WORK/loadgen/loadgen" ]; then
-        TARN_LOADGEN=$T_WORK/loadgen/loadgen collect reliability/drives 900 python3 "$at/faults.py"
+        TARN_LOADGEN=$T_WORK/loadgen/loadgen collect reliability/drives 1500 python3 "$at/faults.py" --seed "$T_SEED"
     else
-        collect reliability/drives 900 python3 "$at/faults.py"
+        collect reliability/drives 1500 python3 "$at/faults.py" --seed "$T_SEED"
     fi
 }
