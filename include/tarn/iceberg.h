@@ -16,7 +16,7 @@ typedef struct tarn_iceberg_options {
     tarn_auth *auth;
     tarn_str region;          /* client.region in GET /v1/config; never empty */
     tarn_str server_url;      /* "" : made from the request's Host header */
-    uint64_t cache_bytes_max; /* table states kept per worker; 0 = default */
+    uint64_t cache_bytes_max; /* table states kept, of all workers together; 0 = default */
 } tarn_iceberg_options;
 tarn_err tarn_iceberg_new(const tarn_iceberg_options *opt, tarn_iceberg **out); /* shared by all workers */
 void tarn_iceberg_free(tarn_iceberg *i);

@@ -173,38 +173,49 @@ static tarn_err expire(ice_result *out, json_t *entry)
     return out->expired_files && json_array_append(out->expired_files, file) == 0 ? TARN_OK : TARN_E_NO_MEMORY;
 }
 
-/* The file that this metadata replaces joins the log; the oldest fall off. */
+static tarn_err log_entry(const ice_build *b, json_t **out)
+{
+    json_t *entry = json_object();
+    tarn_err err = entry ? ice_set_int(entry, "timestamp-ms", ice_int_or(b->base, "last-updated-ms", b->ctx->now_ms)) : TARN_E_NO_MEMORY;
+    if (err == TARN_OK)
+        err = ice_set_str(entry, "metadata-file", b->ctx->base_location);
+    if (err != TARN_OK) {
+        json_decref(entry);
+        return err;
+    }
+    *out = entry;
+    return TARN_OK;
+}
+
+/* The file that this metadata replaces joins the log; the oldest fall off. One new list is made, not a copy that is then cut:
+ * each entry that is touched costs a miss of the processor's cache. */
 static tarn_err update_metadata_log(ice_build *b, ice_result *out)
 {
-    json_t *log = NULL, *entry = NULL;
+    json_t *entry = NULL;
     if (b->ctx->base_location.n == 0)
         return TARN_OK;
     int64_t keep = ice_property_int(b->md, "write.metadata.previous-versions-max", ICE_METADATA_LOG_DEFAULT);
     bool delete_old = ice_property_true(b->md, "write.metadata.delete-after-commit.enabled");
     keep = keep < 1 ? 1 : keep;
-    ICE_TRY(ice_own(b, ICE_PART_METADATA_LOG, &log));
-    entry = json_object();
-    ICE_TRY(ice_push(log, entry));
-    ICE_TRY(ice_set_int(entry, "timestamp-ms", ice_int_or(b->base, "last-updated-ms", b->ctx->now_ms)));
-    ICE_TRY(ice_set_str(entry, "metadata-file", b->ctx->base_location));
-    size_t n = json_array_size(log), drop = n > (size_t)keep ? n - (size_t)keep : 0;
-    if (drop == 0)
-        return TARN_OK;
-    json_t *kept = json_array();
-    if (!kept)
-        return TARN_E_NO_MEMORY;
-    tarn_err err = TARN_OK;
+    const json_t *old = ice_child(b, ICE_PART_METADATA_LOG);
+    size_t n = json_array_size(old), drop = n + 1 > (size_t)keep ? n + 1 - (size_t)keep : 0;
+    json_t *log = json_array();
+    tarn_err err = log ? TARN_OK : TARN_E_NO_MEMORY;
     for (size_t i = 0; i < n && err == TARN_OK; i++) {
         if (i >= drop)
-            err = json_array_append(kept, json_array_get(log, i)) == 0 ? TARN_OK : TARN_E_NO_MEMORY;
+            err = json_array_append(log, json_array_get(old, i)) == 0 ? TARN_OK : TARN_E_NO_MEMORY;
         else if (delete_old)
-            err = expire(out, json_array_get(log, i));
+            err = expire(out, json_array_get(old, i));
     }
+    if (err == TARN_OK)
+        err = log_entry(b, &entry);
+    if (err == TARN_OK)
+        err = ice_push(log, entry);
     if (err != TARN_OK) {
-        json_decref(kept);
+        json_decref(log);
         return err;
     }
-    return ice_replace(b, ICE_PART_METADATA_LOG, kept);
+    return ice_replace(b, ICE_PART_METADATA_LOG, log);
 }
 
 static tarn_err update_time(ice_build *b)

@@ -28,7 +28,6 @@ tarn_err tarn_iceberg_new(const tarn_iceberg_options *opt, tarn_iceberg **out)
     ice->auth = opt->auth;
     ice->region = copy_text(opt->region);
     ice->server_url = copy_text(opt->server_url);
-    ice->cache_bytes_max = opt->cache_bytes_max ? opt->cache_bytes_max : ICE_CACHE_BYTES_DEFAULT;
     ice->serial = __atomic_add_fetch(&serials, 1, __ATOMIC_RELAXED);
     if (!ice->region || !ice->server_url) {
         tarn_free(ice->region);
@@ -36,6 +35,7 @@ tarn_err tarn_iceberg_new(const tarn_iceberg_options *opt, tarn_iceberg **out)
         tarn_free(ice);
         return TARN_E_NO_MEMORY;
     }
+    ice_cache_init(&ice->cache, opt->cache_bytes_max ? opt->cache_bytes_max : ICE_CACHE_BYTES_DEFAULT);
     pthread_mutex_init(&ice->lock, NULL);
     *out = ice;
     return TARN_OK;
@@ -47,6 +47,7 @@ void tarn_iceberg_free(tarn_iceberg *ice)
         return;
     for (size_t i = 0; i < ice->workers_n; i++)
         ice_worker_free(ice->workers[i]);
+    ice_cache_free(&ice->cache);
     pthread_mutex_destroy(&ice->lock);
     tarn_free(ice->region);
     tarn_free(ice->server_url);

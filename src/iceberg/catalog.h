@@ -3,8 +3,8 @@
  * iceberg, the catalog's own header: the request in hand, the route table, names, cached table states, answers.
  *
  * A request lives in the arena of its HTTP request and runs on one fiber. What workers share is in tarn_iceberg: immutable
- * but for the list of workers and the count of running purges, which have a lock. Caches and commit lanes belong to a worker
- * (a thread) and are reached through ice_worker_here().
+ * but for the list of workers and the count of running purges, which have a lock, and the cache of states, which has its own.
+ * Commit lanes belong to a worker (a thread) and are reached through ice_worker_here().
  */
 #ifndef TARN_ICEBERG_CATALOG_H
 #define TARN_ICEBERG_CATALOG_H
@@ -24,7 +24,8 @@
 #define ICE_NS_PROPERTIES_BYTES_MAX (256 * 1024) /* of one namespace, as JSON */
 #define ICE_PAGE_SIZE_MAX 1000
 #define ICE_LIST_BYTES_MAX (256u * 1024 * 1024)
-#define ICE_CACHE_BYTES_DEFAULT (24u * 1024 * 1024)   /* states of tables per worker */
+#define ICE_CACHE_BYTES_DEFAULT (64u * 1024 * 1024)   /* states of tables, of all workers together */
+#define ICE_CACHE_CHAINS 4096                         /* power of two */
 #define ICE_COMMIT_TRIES_MAX 32                       /* lost races until a commit is given back to the client */
 #define ICE_TX_TABLES_MAX 1000                        /* of one transactions/commit */
 #define ICE_LOAD_ARENA_BYTES_MAX (256u * 1024 * 1024) /* scratch of reading a metadata file */
@@ -41,6 +42,13 @@
 
 /* ------------------------------------------------------------------ shared */
 typedef struct ice_worker ice_worker;
+typedef struct ice_state ice_state;
+typedef struct ice_cache {
+    pthread_mutex_t lock;
+    uint64_t bytes, bytes_max;
+    tarn_link lru; /* least recent first */
+    ice_state *chains[ICE_CACHE_CHAINS];
+} ice_cache;
 typedef struct ice_purge_count {
     uint64_t bucket_id;
     unsigned running;
@@ -52,9 +60,9 @@ struct tarn_iceberg {
     tarn_auth *auth;
     char *region;
     char *server_url;
-    uint64_t cache_bytes_max; /* per worker */
-    uint64_t serial;          /* tells instances apart in a thread's memory of its worker */
-    pthread_mutex_t lock;     /* below */
+    ice_cache cache;
+    uint64_t serial;      /* tells instances apart in a thread's memory of its worker */
+    pthread_mutex_t lock; /* below */
     ice_worker *workers[ICE_WORKERS_MAX];
     size_t workers_n;
     ice_purge_count purges[ICE_PURGES_MAX];
@@ -157,28 +165,31 @@ bool ice_list_wrote(ice_list *l, tarn_str name); /* says behind which name the n
 /* Ends the answer and sends it, or gives err back. Frees what the list has. */
 tarn_err ice_list_send(ice_req *q, ice_list *l, tarn_err err);
 
-/* ------------------------------------------------------------------ states of tables and views (state.c, worker.c) */
-typedef struct ice_state {
+/* ------------------------------------------------------------------ states of tables and views (state.c, cache.c) */
+struct ice_state {
     unsigned refs; /* atomic: an answer may be sent by another worker than the one that made the state */
     uint64_t entity_id, version;
     tarn_entity_kind kind;
     tarn_str pointer; /* own memory */
     ice_text text;    /* the metadata as JSON */
     json_t *metadata;
-    size_t bytes; /* for the cache's limit */
-    bool cached;
-    tarn_link lru;
-    struct ice_state *chain;
+    size_t bytes;  /* for the cache's limit */
+    tarn_link lru; /* the cache's */
+    ice_state *chain;
     /* commits that are on their way: done is set when the outcome is known, and the waiters are woken */
     bool pending, failed;
     tarn_link waiters;
-} ice_state;
+};
 /* Takes over metadata and text, also when it fails; the pointer is copied. NULL when out of memory. */
 ice_state *ice_state_new(const tarn_entity_row *row, json_t *metadata, ice_text *text);
 tarn_str ice_state_text(const ice_state *s);
 ice_state *ice_state_ref(ice_state *s);
 void ice_state_unref(ice_state *s); /* NULL is fine */
 
+void ice_cache_init(ice_cache *c, uint64_t bytes_max);
+void ice_cache_free(ice_cache *c);
+ice_state *ice_cache_get(ice_cache *c, uint64_t entity_id, uint64_t version); /* a reference, or NULL */
+void ice_cache_put(ice_cache *c, ice_state *s);                               /* takes a reference of its own */
 /* The state that the row points to: from the cache, else from the metadata file. The caller gets a reference. */
 tarn_err ice_state_load(ice_req *q, const tarn_entity_row *row, ice_state **out);
 /* A metadata file of the warehouse: its bytes (unpacked), in `a`. ICE_NOT_FOUND when it is not there. */
@@ -200,8 +211,6 @@ typedef struct ice_lane {
 } ice_lane;
 ice_worker *ice_worker_here(tarn_iceberg *ice); /* NULL when out of memory or places */
 void ice_worker_free(ice_worker *w);
-ice_state *ice_cache_get(ice_worker *w, uint64_t entity_id, uint64_t version); /* a reference, or NULL */
-void ice_cache_put(ice_worker *w, ice_state *s);                               /* takes a reference of its own */
 uint64_t ice_lane_key(uint64_t bucket_id, tarn_str ns, tarn_str name);
 ice_lane *ice_lane_enter(ice_worker *w, uint64_t key); /* NULL: out of memory */
 void ice_lane_leave(ice_worker *w, ice_lane *l);

@@ -222,7 +222,7 @@ static tarn_err verdict(ice_commit *c, tarn_err err, bool *again)
     return *again ? TARN_OK : err;
 }
 
-static tarn_err queue_commit(ice_commit *c, ice_worker *w, ice_lane *l, bool *again)
+static tarn_err queue_commit(ice_commit *c, ice_lane *l, bool *again)
 {
     c->made->pending = true;
     bool tipped = set_tip(l, c->made, c->next);
@@ -237,7 +237,7 @@ static tarn_err queue_commit(ice_commit *c, ice_worker *w, ice_lane *l, bool *ag
     c->put = NULL;
     drop_base(c);
     if (err == TARN_OK) {
-        ice_cache_put(w, c->made);
+        ice_cache_put(&c->q->ice->cache, c->made);
         if (l->tip == c->made)
             clear_tip(l);
         return TARN_OK;
@@ -265,7 +265,7 @@ static tarn_err unfit(ice_commit *c, const ice_lane *l, bool *again)
     return *again ? TARN_OK : TARN_E_CLOSED;
 }
 
-static tarn_err one_try(ice_commit *c, ice_worker *w, ice_lane *l, bool *again)
+static tarn_err one_try(ice_commit *c, ice_lane *l, bool *again)
 {
     *again = false;
     tarn_fiber_lock_acquire(&l->lock);
@@ -275,7 +275,7 @@ static tarn_err one_try(ice_commit *c, ice_worker *w, ice_lane *l, bool *again)
     if (err == TARN_OK && c->made)
         err = unfit(c, l, again);
     if (err == TARN_OK && c->made)
-        return queue_commit(c, w, l, again);
+        return queue_commit(c, l, again);
     tarn_fiber_lock_release(&l->lock);
     if (*again) {
         drop_base(c);
@@ -296,7 +296,7 @@ static tarn_err run_here(ice_commit *c, bool give_up, bool *lost)
         return TARN_E_NO_MEMORY;
     for (unsigned tries = 0; again && err == TARN_OK && !*lost && tries < ICE_COMMIT_TRIES_MAX; tries++) {
         ice_hold_back(c->q->ice, c->key);
-        err = one_try(c, w, l, &again);
+        err = one_try(c, l, &again);
         if (again) {
             tarn_metric_add(TARN_M_ICEBERG_RETRIES, 1);
             ice_contended_mark(c->q->ice, c->key);

@@ -31,6 +31,14 @@ tarn_err ice_file_read(ice_req *q, tarn_str location, tarn_arena *a, tarn_str *o
     return err;
 }
 
+/* The catalog's own files have an ETag that is not their MD5, which would be a tenth of a commit's time and tells nobody
+ * anything: no client has sent the bytes. The "-1" says so, as clients know it from multipart uploads; a checksum is kept. */
+static tarn_str file_etag(ice_req *q)
+{
+    uint64_t a = tarn_random_u64(), b = tarn_random_u64();
+    return tarn_arena_fmt(q->a, "%016llx%016llx-1", (unsigned long long)a, (unsigned long long)b);
+}
+
 tarn_err ice_file_prepare(ice_req *q, tarn_str ns, const tarn_entity_row *row, tarn_str text, bool gzip, tarn_put **out)
 {
     tarn_str bucket, key, location = row->pointer;
@@ -43,10 +51,13 @@ tarn_err ice_file_prepare(ice_req *q, tarn_str ns, const tarn_entity_row *row, t
     tarn_put *put = NULL;
     tarn_err err = gzip ? tarn_gzip(text, &packed) : TARN_OK;
     tarn_str bytes = gzip ? tarn_sb_view(&packed) : text;
-    tarn_put_spec spec = {
-        .bucket = &q->wh, .key = tarn_arena_str(q->a, key), .size_hint = bytes.n, .inline_bytes_max = ICE_INLINE_BYTES_MAX};
+    tarn_put_spec spec = {.bucket = &q->wh,
+                          .key = tarn_arena_str(q->a, key),
+                          .size_hint = bytes.n,
+                          .inline_bytes_max = ICE_INLINE_BYTES_MAX,
+                          .etag_override = file_etag(q)};
     spec.attrs.content_type = TARN_STR("application/json");
-    if (err == TARN_OK && !spec.key.p)
+    if (err == TARN_OK && (!spec.key.p || !spec.etag_override.p))
         err = TARN_E_NO_MEMORY;
     if (err == TARN_OK)
         err = tarn_origin_pack(&origin, q->a, &spec.attrs.origin);
@@ -111,11 +122,8 @@ static tarn_err parse_state(ice_req *q, const tarn_entity_row *row, tarn_arena *
 
 tarn_err ice_state_load(ice_req *q, const tarn_entity_row *row, ice_state **out)
 {
-    ice_worker *w = ice_worker_here(q->ice);
     tarn_str bytes;
-    if (!w)
-        return TARN_E_NO_MEMORY;
-    *out = ice_cache_get(w, row->id, row->version);
+    *out = ice_cache_get(&q->ice->cache, row->id, row->version);
     if (*out)
         return TARN_OK;
     tarn_arena *a = tarn_arena_new(ICE_LOAD_ARENA_BYTES_MAX);
@@ -125,7 +133,7 @@ tarn_err ice_state_load(ice_req *q, const tarn_entity_row *row, ice_state **out)
     if (err == TARN_OK)
         err = parse_state(q, row, a, bytes, out);
     if (err == TARN_OK)
-        ice_cache_put(w, *out);
+        ice_cache_put(&q->ice->cache, *out);
     tarn_arena_free(a);
     return err;
 }

@@ -203,10 +203,9 @@ static void reserve(batch *b, bool on)
 
 static void keep_states(batch *b)
 {
-    ice_worker *w = ice_worker_here(b->q->ice);
-    for (size_t i = 0; w && i < b->n; i++)
+    for (size_t i = 0; i < b->n; i++)
         if (b->changes[i].c.made)
-            ice_cache_put(w, b->changes[i].c.made);
+            ice_cache_put(&b->q->ice->cache, b->changes[i].c.made);
 }
 
 tarn_err ice_h_transaction(ice_req *q)

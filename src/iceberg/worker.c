@@ -1,31 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * iceberg, what a worker keeps: states of tables and views (a cache with a limit in bytes, least recently used go first)
- * and the lanes of commits.
- *
- * A state is one version of one entity: its metadata as text and as a tree. A state never changes, so it is right as long
- * as the database names its version; who takes one from the cache has read that version just now.
+ * iceberg, what a worker keeps: the lanes of commits.
  *
  * A lane lets the commits to one table follow each other without waiting for each other's sync: each is built upon the one
  * before, which may still be on its way. See commit.c.
  *
- * Invariants: (1) bytes of the cache ≤ the limit, or the cache holds one state; (2) a state is freed with its last
- * reference; (3) a lane is there while somebody uses it.
+ * Invariant: a lane is there while somebody uses it.
  * Threads: a worker is its thread's; tarn_iceberg.lock guards only the list of them.
  */
-#include <string.h>
-
 #include "catalog.h"
 
-#define CACHE_CHAINS 4096          /* power of two */
-#define LANE_CHAINS 512            /* power of two */
-#define TREE_BYTES_PER_TEXT_BYTE 8 /* a parsed tree is about this much larger than its text (measured) */
+#define LANE_CHAINS 512 /* power of two */
 
 struct ice_worker {
     tarn_loop *loop;
-    uint64_t bytes, bytes_max;
-    tarn_link lru; /* least recent first */
-    ice_state *states[CACHE_CHAINS];
     ice_lane *lanes[LANE_CHAINS];
 };
 
@@ -40,9 +28,7 @@ static ice_worker *new_worker(tarn_iceberg *ice)
     ice_worker *w = tarn_calloc(1, sizeof *w);
     if (!w)
         return NULL;
-    w->bytes_max = ice->cache_bytes_max;
     w->loop = tarn_loop_current();
-    tarn_list_init(&w->lru);
     pthread_mutex_lock(&ice->lock);
     bool room = ice->workers_n < ICE_WORKERS_MAX;
     if (room) {
@@ -72,112 +58,6 @@ ice_worker *ice_worker_here(tarn_iceberg *ice)
 tarn_loop *ice_worker_loop(const ice_worker *w)
 {
     return w->loop;
-}
-
-/* ------------------------------------------------------------------ states */
-ice_state *ice_state_new(const tarn_entity_row *row, json_t *metadata, ice_text *text)
-{
-    ice_state *s = tarn_calloc(1, sizeof *s);
-    char *p = tarn_strdup(row->pointer);
-    if (!s || !p) {
-        json_decref(metadata);
-        ice_text_free(text);
-        tarn_free(p);
-        tarn_free(s);
-        return NULL;
-    }
-    s->refs = 1;
-    s->entity_id = row->id;
-    s->version = row->version;
-    s->kind = row->kind;
-    s->pointer = (tarn_str){p, row->pointer.n};
-    s->text = *text;
-    s->metadata = metadata;
-    s->bytes = sizeof *s + ice_text_bytes(text) + text->n * TREE_BYTES_PER_TEXT_BYTE + row->pointer.n;
-    tarn_list_init(&s->lru);
-    tarn_list_init(&s->waiters);
-    memset(text, 0, sizeof *text);
-    return s;
-}
-
-tarn_str ice_state_text(const ice_state *s)
-{
-    return (tarn_str){s->text.p, s->text.n};
-}
-
-ice_state *ice_state_ref(ice_state *s)
-{
-    __atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
-    return s;
-}
-
-void ice_state_unref(ice_state *s)
-{
-    if (!s || __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) > 0)
-        return;
-    json_decref(s->metadata);
-    tarn_free((void *)(uintptr_t)s->pointer.p);
-    ice_text_free(&s->text);
-    tarn_free(s);
-}
-
-/* ------------------------------------------------------------------ cache */
-static ice_state **chain_of(ice_worker *w, uint64_t entity_id)
-{
-    return &w->states[(entity_id * 0x9E3779B97F4A7C15ull >> 40) & (CACHE_CHAINS - 1)];
-}
-
-static void drop(ice_worker *w, ice_state *s)
-{
-    ice_state **at = chain_of(w, s->entity_id);
-    while (*at != s)
-        at = &(*at)->chain;
-    *at = s->chain;
-    s->chain = NULL;
-    s->cached = false;
-    tarn_list_remove(&s->lru);
-    TARN_ASSERT(w->bytes >= s->bytes);
-    w->bytes -= s->bytes;
-    ice_state_unref(s);
-}
-
-static ice_state *find(ice_worker *w, uint64_t entity_id)
-{
-    ice_state *s = *chain_of(w, entity_id);
-    while (s && s->entity_id != entity_id)
-        s = s->chain;
-    return s;
-}
-
-ice_state *ice_cache_get(ice_worker *w, uint64_t entity_id, uint64_t version)
-{
-    ice_state *s = find(w, entity_id);
-    if (!s || s->version != version)
-        return NULL;
-    tarn_list_remove(&s->lru);
-    tarn_list_push(&w->lru, &s->lru);
-    return ice_state_ref(s);
-}
-
-void ice_cache_put(ice_worker *w, ice_state *s)
-{
-    ice_state *old = find(w, s->entity_id);
-    if (old == s || (old && old->version > s->version))
-        return;
-    if (old)
-        drop(w, old);
-    ice_state **at = chain_of(w, s->entity_id);
-    s->chain = *at;
-    *at = ice_state_ref(s);
-    s->cached = true;
-    tarn_list_push(&w->lru, &s->lru);
-    w->bytes += s->bytes;
-    while (w->bytes > w->bytes_max) {
-        ice_state *first = TARN_CONTAINER_OF(w->lru.next, ice_state, lru);
-        if (first == s)
-            break;
-        drop(w, first);
-    }
 }
 
 /* ------------------------------------------------------------------ lanes */
@@ -230,7 +110,5 @@ void ice_lane_leave(ice_worker *w, ice_lane *l)
 
 void ice_worker_free(ice_worker *w)
 {
-    while (!tarn_list_empty(&w->lru))
-        drop(w, TARN_CONTAINER_OF(w->lru.next, ice_state, lru));
     tarn_free(w);
 }

@@ -3,6 +3,7 @@
 """The Iceberg REST catalog over the wire: names and paths, tables and their commits, races, views, tokens, errors."""
 import gzip
 import json
+import re
 import threading
 import time
 import urllib.parse
@@ -178,6 +179,8 @@ def create_load_and_etags():
     md = made["metadata"]
     eq((md["format-version"], md["next-row-id"], md["current-snapshot-id"], md["location"]), (3, 0, None, f"s3://{WH}/{md['table-uuid']}"), "metadata")
     eq(stored(made["metadata-location"]).json(), md, "the file is what was answered")
+    tags = [stored(made["metadata-location"]).headers["ETag"] for _ in range(2)]
+    true(tags[0] == tags[1] and re.fullmatch(r'"[0-9a-f]{32}-1"', tags[0]), f"one tag, and not taken for an MD5: {tags}")
     a = call("GET", ns + "/tables/t")
     eq(a.json()["metadata"], md, "load")
     for etag, status in ((a.headers["ETag"], 304), ("W/" + a.headers["ETag"], 304), ('"x", ' + a.headers["ETag"], 304), ('"x"', 200)):
