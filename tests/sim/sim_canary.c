@@ -5,6 +5,8 @@
  */
 #include "sim.h"
 
+#include "vfs.h"
+
 static canary now;
 
 void canary_set(canary c)
@@ -14,8 +16,8 @@ void canary_set(canary c)
 
 uint64_t __real_obj_shard_sum(uint64_t blob_id, uint64_t block, unsigned shard, const void *p, size_t n);
 uint64_t __wrap_obj_shard_sum(uint64_t blob_id, uint64_t block, unsigned shard, const void *p, size_t n);
-tarn_err __real_tarn_meta_open(const tarn_meta_options *opt, tarn_meta **out);
-tarn_err __wrap_tarn_meta_open(const tarn_meta_options *opt, tarn_meta **out);
+int __real_meta_mirror_run(meta_mirror *v, const meta_job *job);
+int __wrap_meta_mirror_run(meta_mirror *v, const meta_job *job);
 tarn_err __real_obj_repair_version(tarn_store *s, const tarn_version_row *row, unsigned *open);
 tarn_err __wrap_obj_repair_version(tarn_store *s, const tarn_version_row *row, unsigned *open);
 
@@ -25,13 +27,22 @@ uint64_t __wrap_obj_shard_sum(uint64_t blob_id, uint64_t block, unsigned shard, 
     return now == CANARY_CHECKSUM ? 0 : __real_obj_shard_sum(blob_id, block, shard, p, n);
 }
 
-/* One copy of the metadata, on the first drive there is. */
-tarn_err __wrap_tarn_meta_open(const tarn_meta_options *opt, tarn_meta **out)
+/* What is committed goes to the log of the first good copy only, and passes for written on all. */
+int __wrap_meta_mirror_run(meta_mirror *v, const meta_job *job)
 {
-    tarn_meta_options one = *opt;
-    if (now == CANARY_MIRROR)
-        one.dirs_n = one.write_quorum = 1;
-    return __real_tarn_meta_open(&one, out);
+    bool spared[TARN_META_DRIVES_MAX] = {false}, first = true;
+    for (size_t i = 0; i < v->n && now == CANARY_MIRROR && job->which == META_WAL && !job->truncate; i++) {
+        spared[i] = atomic_load(&v->copies[i].good) && !first;
+        first = first && !atomic_load(&v->copies[i].good);
+        if (spared[i])
+            atomic_store(&v->copies[i].good, false);
+    }
+    int e = __real_meta_mirror_run(v, job);
+    for (size_t i = 0; i < v->n; i++) {
+        if (spared[i])
+            atomic_store(&v->copies[i].good, true);
+    }
+    return e;
 }
 
 /* Says that all is whole. */

@@ -135,7 +135,7 @@ void heal(run *r)
     tarn_meta_scrub_counts pages;
     if (!err)
         err = tarn_meta_scrub(tarn_store_meta(r->s), true, NULL, NULL, &pages);
-    bool copies = r->plan->canary == CANARY_MIRROR || tarn_meta_copies_good(tarn_store_meta(r->s)) == r->s->drives_n;
+    bool copies = tarn_meta_copies_good(tarn_store_meta(r->s)) == r->s->drives_n;
     if (!err && r->plan->canary != CANARY_HEAL && (h.open > 0 || !copies))
         err = TARN_E_INTERNAL;
     if (tarn_sim_power_lost(r->sim)) {
