@@ -11,12 +11,17 @@
  * lie in the log when the store is opened are noted by the scan that finds where it ends, with their headers: so SQLite's
  * recovery, and the checkpoint behind it, see what the scan saw, also from a drive that reads wrongly now and then.
  *
+ * Pages of the database have a checksum of their own, but one that a drive has lost in silence is an older page, with a checksum
+ * that is right. So the checksum of each page that a checkpoint writes is noted as well: the older one is not answered with,
+ * and the scrub knows which of two is the newer.
+ *
  * Invariants:
- *  1. A frame is noted before it is written.
+ *  1. A frame, and a page, is noted before it is written.
  * Memory: blocks are made by the writer and live until the store closes. Threads: one writer; any number read.
  */
 #include "frames.h"
 
+#include "page.h"
 #include "wal.h"
 
 #include "tarn/crypto.h"
@@ -42,17 +47,25 @@ static unsigned long long header_sum(const void *header)
 }
 
 /* False: out of memory. */
-static bool note(meta_frames *f, uint64_t frame, unsigned long long value)
+static bool note(_Atomic(atomic_ullong *) *blocks, uint64_t number, unsigned long long value)
 {
-    atomic_ullong *block = atomic_load_explicit(&f->blocks[frame / META_FRAMES_PER_BLOCK], memory_order_relaxed);
+    atomic_ullong *block = atomic_load_explicit(&blocks[number / META_FRAMES_PER_BLOCK], memory_order_relaxed);
     if (block == NULL) {
         block = tarn_calloc(META_FRAMES_PER_BLOCK, sizeof(*block));
         if (block == NULL)
             return false;
-        atomic_store_explicit(&f->blocks[frame / META_FRAMES_PER_BLOCK], block, memory_order_release);
+        atomic_store_explicit(&blocks[number / META_FRAMES_PER_BLOCK], block, memory_order_release);
     }
-    atomic_store_explicit(&block[frame % META_FRAMES_PER_BLOCK], value, memory_order_release);
+    atomic_store_explicit(&block[number % META_FRAMES_PER_BLOCK], value, memory_order_release);
     return true;
+}
+
+/* 0: there is none. */
+static unsigned long long noted(const _Atomic(atomic_ullong *) *blocks, uint64_t number)
+{
+    const atomic_ullong *block = atomic_load_explicit(&blocks[number / META_FRAMES_PER_BLOCK], memory_order_acquire);
+
+    return block == NULL ? 0 : atomic_load_explicit(&block[number % META_FRAMES_PER_BLOCK], memory_order_acquire);
 }
 
 bool meta_frames_note(meta_frames *f, const void *p, size_t n, uint64_t off)
@@ -63,7 +76,7 @@ bool meta_frames_note(meta_frames *f, const void *p, size_t n, uint64_t off)
         meta_frames_note_header(f, p);
     if (n != META_PAGE_BYTES || !frame_of(off, &frame))
         return true;
-    return note(f, frame, NOTED | tarn_crc32c(0, p, n));
+    return note(f->blocks, frame, NOTED | tarn_crc32c(0, p, n));
 }
 
 bool meta_frames_note_whole(meta_frames *f, const void *p, size_t n, uint64_t off)
@@ -73,7 +86,7 @@ bool meta_frames_note_whole(meta_frames *f, const void *p, size_t n, uint64_t of
 
     if (n != META_WAL_FRAME_BYTES || !frame_of(off + META_WAL_FRAME_HEADER_BYTES, &frame))
         return true;
-    return note(f, frame, header_sum(p) << HEADER_SHIFT | NOTED | tarn_crc32c(0, page, META_PAGE_BYTES));
+    return note(f->blocks, frame, header_sum(p) << HEADER_SHIFT | NOTED | tarn_crc32c(0, page, META_PAGE_BYTES));
 }
 
 void meta_frames_note_header(meta_frames *f, const void *header)
@@ -99,10 +112,7 @@ bool meta_frames_right(const meta_frames *f, const void *p, size_t n, uint64_t o
     }
     if (!frame_of(off, &frame))
         return true;
-    const atomic_ullong *block = atomic_load_explicit(&f->blocks[frame / META_FRAMES_PER_BLOCK], memory_order_acquire);
-    if (block == NULL)
-        return true;
-    unsigned long long known = atomic_load_explicit(&block[frame % META_FRAMES_PER_BLOCK], memory_order_acquire);
+    unsigned long long known = noted(f->blocks, frame);
     if (known == 0)
         return true;
     if (header != NULL && known >> HEADER_SHIFT != 0 && known >> HEADER_SHIFT != header_sum(header))
@@ -110,10 +120,38 @@ bool meta_frames_right(const meta_frames *f, const void *p, size_t n, uint64_t o
     return (uint32_t)known == tarn_crc32c(0, page, META_PAGE_BYTES);
 }
 
-void meta_frames_free(meta_frames *f)
+static void blocks_free(_Atomic(atomic_ullong *) *blocks)
 {
     for (size_t i = 0; i < META_FRAME_BLOCKS_MAX; i++) {
-        tarn_free(atomic_load(&f->blocks[i]));
-        atomic_store(&f->blocks[i], NULL);
+        tarn_free(atomic_load(&blocks[i]));
+        atomic_store(&blocks[i], NULL);
     }
+}
+
+void meta_frames_free(meta_frames *f)
+{
+    blocks_free(f->blocks);
+}
+
+/* ------------------------------------------------------------------ pages of the database */
+bool meta_pages_note(meta_pages *f, const void *page, uint64_t off)
+{
+    uint64_t number = off / META_PAGE_BYTES;
+
+    return number / META_FRAMES_PER_BLOCK >= META_FRAME_BLOCKS_MAX || note(f->blocks, number, NOTED | meta_page_sum(page));
+}
+
+bool meta_pages_right(const meta_pages *f, const void *page, uint64_t off)
+{
+    uint64_t number = off / META_PAGE_BYTES;
+
+    if (number / META_FRAMES_PER_BLOCK >= META_FRAME_BLOCKS_MAX)
+        return true;
+    unsigned long long known = noted(f->blocks, number);
+    return known == 0 || known == (NOTED | meta_page_sum(page));
+}
+
+void meta_pages_free(meta_pages *f)
+{
+    blocks_free(f->blocks);
 }

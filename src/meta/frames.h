@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the frames of the log must say: the sum of each page as it was written, kept in memory. Private to meta.
+ * What the frames of the log, and the pages of the database that were written since the store was opened, must say: the sum of
+ * each as it was written, kept in memory. Private to meta.
  */
 #ifndef TARN_META_FRAMES_H
 #define TARN_META_FRAMES_H
@@ -16,6 +17,9 @@ typedef struct meta_frames {
     _Atomic(atomic_ullong *) blocks[META_FRAME_BLOCKS_MAX];
     atomic_ullong header; /* of the log */
 } meta_frames;
+typedef struct meta_pages {
+    _Atomic(atomic_ullong *) blocks[META_FRAME_BLOCKS_MAX]; /* pages behind the last one are not known: 16 GiB */
+} meta_pages;
 
 /* The writer puts n bytes at off into the log; what is not the page of a frame needs no note. False: out of memory. */
 bool meta_frames_note(meta_frames *f, const void *p, size_t n, uint64_t off);
@@ -25,5 +29,11 @@ void meta_frames_note_header(meta_frames *f, const void *header);
 /* Are these the bytes that were written there? What was never noted, or is not the page of a frame, passes. Any thread. */
 bool meta_frames_right(const meta_frames *f, const void *p, size_t n, uint64_t off);
 void meta_frames_free(meta_frames *f);
+
+/* A sealed page goes to the database at off. False: out of memory. */
+bool meta_pages_note(meta_pages *f, const void *page, uint64_t off);
+/* Is this page, which has passed its check, the one that was written last? What was not written since the opening passes. */
+bool meta_pages_right(const meta_pages *f, const void *page, uint64_t off);
+void meta_pages_free(meta_pages *f);
 
 #endif

@@ -14,6 +14,7 @@
  */
 #include "vfs.h"
 
+#include "frames.h"
 #include "page.h"
 #include "wal.h"
 
@@ -61,7 +62,8 @@ static int take(join *j, size_t n, uint64_t off)
     if (got != (int64_t)n)
         return got < 0 ? (int)got : -EIO;
     for (size_t at = 0; at + META_PAGE_BYTES <= n; at += META_PAGE_BYTES) {
-        if (meta_page_check(j->buf + at, META_PAGE_BYTES, off + at) && !meta_page_blank(j->buf + at, META_PAGE_BYTES))
+        if (meta_page_check(j->buf + at, META_PAGE_BYTES, off + at) && !meta_page_blank(j->buf + at, META_PAGE_BYTES) &&
+            meta_pages_right(j->v->pages, j->buf + at, off + at))
             continue;
         got = meta_mirror_read(j->v, META_DB, j->buf + at, META_PAGE_BYTES, off + at, meta_page_check);
         if (got < 0)

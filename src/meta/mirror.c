@@ -378,8 +378,18 @@ bool meta_mirror_sync_running(meta_mirror *v, int *result)
 /* ------------------------------------------------------------------ reading */
 static void read_again(const meta_copy *c, int64_t got, uint64_t n, uint64_t off)
 {
-    const char *why = got < 0 ? strerrordesc_np((int)-got) : (uint64_t)got < n ? "the file is too short" : "the page is wrong or empty";
+    const char *why = got < 0             ? strerrordesc_np((int)-got)
+                      : (uint64_t)got < n ? "the file is too short"
+                                          : "the page is wrong, old or empty";
     tarn_logf(TARN_LOG_WARN, "metadata copy read again from another drive", "%s: %s at %llu", c->dir, why, (unsigned long long)off);
+}
+
+/* Is it what was written there last, as far as that is known? */
+static bool as_written(const meta_mirror *v, meta_which which, const void *p, size_t n, uint64_t off)
+{
+    if (which == META_WAL)
+        return v->frames == NULL || meta_frames_right(v->frames, p, n, off);
+    return v->pages == NULL || n != META_PAGE_BYTES || off % META_PAGE_BYTES != 0 || meta_pages_right(v->pages, p, off);
 }
 
 int64_t meta_mirror_read(meta_mirror *v, meta_which which, void *buf, size_t n, uint64_t off,
@@ -398,8 +408,7 @@ int64_t meta_mirror_read(meta_mirror *v, meta_which which, void *buf, size_t n, 
             continue;
         int64_t got = tarn_file_pread_sync(c->files[which], buf, n, off);
         bool blank = got == (int64_t)n && which == META_DB && check != NULL && meta_page_blank(buf, n);
-        if (!blank && got == (int64_t)n && (check == NULL || check(buf, n, off)) &&
-            (which != META_WAL || v->frames == NULL || meta_frames_right(v->frames, buf, n, off))) {
+        if (!blank && got == (int64_t)n && (check == NULL || check(buf, n, off)) && as_written(v, which, buf, n, off)) {
             if (shorter != NULL)
                 read_again(shorter, most, n, off);
             if (k != 0 && worst == -EIO)

@@ -36,6 +36,13 @@ void meta_page_seal(void *page, size_t n, uint64_t off)
     }
 }
 
+uint32_t meta_page_sum(const void *page)
+{
+    const uint8_t *tail = (const uint8_t *)page + META_PAGE_BYTES - META_PAGE_RESERVED_BYTES;
+
+    return (uint32_t)tail[3] << 24 | (uint32_t)tail[2] << 16 | (uint32_t)tail[1] << 8 | tail[0];
+}
+
 bool meta_page_blank(const void *page, size_t n)
 {
     const uint8_t *p = page;

@@ -9,6 +9,8 @@
 
 /* The last META_PAGE_RESERVED_BYTES of a page: CRC-32C of the rest, continued over the page's offset, and the page number. */
 void meta_page_seal(void *page, size_t n, uint64_t off);
+/* The checksum that the page has at its end. */
+uint32_t meta_page_sum(const void *page);
 /* Right, or a page that was never written (all zero). */
 bool meta_page_check(const void *page, size_t n, uint64_t off);
 /* All zero: never written; or what a drive gives that lost it. Only the other copies can tell. */

@@ -4,15 +4,16 @@
  * written again from the others.
  *
  * All copies have taken the same writes, so between two steps of the committer a page is the same in all of them. Where it is
- * not, the content with a right checksum that most copies have is taken for the right one: a drive that lost a write in silence
- * has an older page whose checksum is right as well. With as many on one side as on the other nothing is changed, and it is
- * said in the log.
+ * not, a page that was written since the store was opened is known by its sum (frames.c). For an older one the content with a
+ * right checksum that most copies have is taken for the right one: a drive that lost a write in silence has an older page whose
+ * checksum is right as well. With as many on one side as on the other nothing is changed, and it is said in the log.
  *
  * Invariants:
  *  1. Only pages that pass their checksum are written.
  *  2. A step runs on the committer, between groups: no page is being written by anybody else then.
  * Memory: a page for each copy, of the caller. Thread: the committer's; the caller waits.
  */
+#include "frames.h"
 #include "page.h"
 #include "vfs.h"
 
@@ -23,7 +24,7 @@
 typedef struct scrub {
     meta_mirror *v;
     uint8_t *pages; /* one for each copy */
-    bool *right;    /* of each: read in full, checksum right, not empty */
+    bool *right;    /* of each: read in full, checksum right, not empty, not an older one */
     bool *mended;   /* something was written to the copy in this step */
     size_t n;       /* copies there was memory for */
     uint64_t off;
@@ -56,7 +57,7 @@ static bool pages_read(scrub *s)
         s->bytes += got > 0 ? (uint64_t)got : 0;
         any = any || got > 0;
         s->right[i] = got == META_PAGE_BYTES && meta_page_check(page_of(s, i), META_PAGE_BYTES, s->off) &&
-                      !meta_page_blank(page_of(s, i), META_PAGE_BYTES);
+                      !meta_page_blank(page_of(s, i), META_PAGE_BYTES) && meta_pages_right(s->v->pages, page_of(s, i), s->off);
     }
     return any;
 }

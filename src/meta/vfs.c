@@ -11,7 +11,8 @@
  * Invariants:
  *  1. Collected bytes are contiguous (WAL) or whole pages (database); flushed before any sync, truncate or size question.
  *  2. A database page is sealed with its checksum on the way to the drives and checked on the way back; so is the page of
- *     a frame of the log, whose sum is kept in memory (frames.c).
+ *     a frame of the log, whose sum is kept in memory (frames.c). What was written since the opening must also be the page that
+ *     was written last.
  *  3. A failure while flushing where SQLite does not look sticks to the file (`failed`): at the end of a checkpoint for good
  *     (SQLite takes those pages for copied; the log has them until the next start), in a read of the log until the
  *     transaction has been rolled back.
@@ -66,6 +67,7 @@ struct meta_vfs {
     bool shm_made;
     shared_file files[META_WHICH_COUNT];
     meta_frames frames;
+    meta_pages pages;
     bool files_made;
     pthread_mutex_t lock_lock; /* the locks of the database file */
     int shared_n;
@@ -182,6 +184,8 @@ static int page_write(meta_vfs *v, shared_file *f, const void *p, uint64_t off, 
     uint8_t *at = f->buf + have;
     memcpy(at, p, META_PAGE_BYTES);
     meta_page_seal(at, META_PAGE_BYTES, off);
+    if (!meta_pages_note(&v->pages, at, off))
+        return SQLITE_IOERR_NOMEM;
     meta_page_run *last = f->runs_n > 0 ? &f->runs[f->runs_n - 1] : NULL;
     if (last != NULL && last->off + last->n == off && last->n < PAGE_RUN_BYTES_MAX)
         last->n += META_PAGE_BYTES; /* checkpoints write in the order of pages: neighbours become one write */
@@ -692,6 +696,7 @@ tarn_err meta_vfs_open(const tarn_meta_options *opt, meta_vfs **out, bool *fresh
     v->mirror.ctx = opt->ctx;
     v->mirror.one_thread = opt->inline_committer;
     v->mirror.frames = &v->frames;
+    v->mirror.pages = &v->pages;
     if (pthread_mutex_init(&v->lock_lock, NULL) != 0) {
         tarn_free(v);
         return err;
@@ -788,6 +793,7 @@ void meta_vfs_close(meta_vfs *v, bool clean)
     if (v->shm_made)
         meta_shm_free(&v->shm);
     meta_frames_free(&v->frames);
+    meta_pages_free(&v->pages);
     pthread_mutex_destroy(&v->lock_lock);
     tarn_free(v);
 }

@@ -97,6 +97,7 @@ typedef struct meta_mirror {
     meta_helper *syncers;             /* n: the syncs of the database in the background */
     bool sync_pending;                /* a background sync was begun and not yet collected */
     struct meta_frames *frames;       /* what is read of the log must be this; NULL: not known (vfs.c) */
+    struct meta_pages *pages;         /* and of the database */
     bool one_thread;                  /* no helpers: one copy after the other, on the writer's thread (simulation) */
     meta_copy *joining;               /* takes what is written to the database, and does not count yet; the writer's */
     int join_error;                   /* negative errno: it is of no use any more */

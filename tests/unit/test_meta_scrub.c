@@ -27,6 +27,17 @@ typedef struct world {
     unsigned round;
 } world;
 
+static void store_open(world *w)
+{
+    tarn_meta_options mo = {.fs = tarn_sim_fs(w->sim),
+                            .dirs = dirs,
+                            .dirs_n = w->n,
+                            .write_quorum = w->n / 2 + 1,
+                            .cache_bytes = 1 << 20,
+                            .inline_committer = true};
+    assert_int_equal(tarn_meta_open(&mo, &w->m), TARN_OK);
+}
+
 static void world_open(world *w, size_t n)
 {
     tarn_sim_options o = {.seed = 7, .drives_n = n, .drive_bytes = 1u << 30};
@@ -36,9 +47,7 @@ static void world_open(world *w, size_t n)
     tarn_fs *fs = tarn_sim_fs(w->sim);
     for (size_t i = 0; i < n; i++)
         assert_int_equal(fs->mkdir(fs, dirs[i], 0700), 0);
-    tarn_meta_options mo = {
-        .fs = fs, .dirs = dirs, .dirs_n = n, .write_quorum = n / 2 + 1, .cache_bytes = 1 << 20, .inline_committer = true};
-    assert_int_equal(tarn_meta_open(&mo, &w->m), TARN_OK);
+    store_open(w);
 }
 
 static void world_close(world *w)
@@ -120,7 +129,7 @@ static void test_damage(void **state)
 }
 
 /* The drive says that it has written, and has an older page whose checksum is right. */
-static void lost_writes(size_t n, bool decided)
+static void lost_writes(size_t n, bool reopened, bool decided)
 {
     world w;
     tarn_sim_fault lost = {.faults = TARN_SIM_WRITE_LOST, .per_mille = 1000, .path_has = "tarn.db"};
@@ -129,6 +138,10 @@ static void lost_writes(size_t n, bool decided)
     tarn_sim_set_fault(w.sim, n - 1, &lost);
     fill(&w);
     tarn_sim_set_fault(w.sim, n - 1, NULL);
+    if (reopened) { /* what was written is not known any more */
+        tarn_meta_close(w.m);
+        store_open(&w);
+    }
     tarn_meta_scrub_counts c = scrub(&w, true);
     assert_true(c.damaged > 0);
     if (decided) {
@@ -146,13 +159,40 @@ static void lost_writes(size_t n, bool decided)
 static void test_lost_writes(void **state)
 {
     (void)state;
-    lost_writes(3, true);
+    lost_writes(3, false, true);
+    lost_writes(3, true, true);
+    lost_writes(2, false, true);
+}
+
+/* The drive that is read from has lost pages in silence: no answer is an older one. */
+static void test_lost_writes_are_not_answered_with(void **state)
+{
+    (void)state;
+    world w;
+    tarn_sim_fault lost = {.faults = TARN_SIM_WRITE_LOST, .per_mille = 1000, .path_has = "tarn.db"};
+    tarn_arena *a = tarn_arena_new(1u << 20);
+    world_open(&w, 2);
+    fill(&w);
+    tarn_sim_set_fault(w.sim, 0, &lost);
+    fill(&w);
+    tarn_sim_set_fault(w.sim, 0, NULL);
+    for (unsigned i = 0; i < VALUES; i++) {
+        tarn_str value;
+        char name[32];
+        tarn_sb b;
+        tarn_sb_init_fixed(&b, name, sizeof name);
+        tarn_sb_fmt(&b, "value-%u", i);
+        assert_int_equal(tarn_meta_kv_get(w.m, NULL, name, a, &value), TARN_OK);
+        assert_true(tarn_str_ends(value, "2"));
+    }
+    tarn_arena_free(a);
+    world_close(&w);
 }
 
 static void test_two_against_each_other(void **state)
 {
     (void)state;
-    lost_writes(2, false);
+    lost_writes(2, true, false);
 }
 
 /* A copy that cannot make durable what was mended goes out; the others stay. */
@@ -195,7 +235,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_damage),     cmocka_unit_test(test_lost_writes), cmocka_unit_test(test_two_against_each_other),
-        cmocka_unit_test(test_sync_fails), cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_sync_fails), cmocka_unit_test(test_stop),        cmocka_unit_test(test_lost_writes_are_not_answered_with),
     };
     (void)tarn_log_open("/dev/null", TARN_LOG_HUMAN, TARN_LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
