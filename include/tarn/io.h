@@ -100,6 +100,7 @@ typedef struct tarn_fs_stat {
     uint64_t allocated_bytes;
     int64_t mtime_ms;
     bool is_dir;
+    bool nameless; /* an open file that was deleted: what is written to it goes with its last handle */
 } tarn_fs_stat;
 typedef struct tarn_fs_space {
     uint64_t total_bytes;

@@ -124,6 +124,7 @@ static void stat_fill(const struct stat *st, tarn_fs_stat *out)
     out->allocated_bytes = (uint64_t)st->st_blocks * 512;
     out->mtime_ms = (int64_t)st->st_mtim.tv_sec * 1000 + st->st_mtim.tv_nsec / 1000000;
     out->is_dir = S_ISDIR(st->st_mode);
+    out->nameless = st->st_nlink == 0;
 }
 
 static int posix_fstat(tarn_fs *fs, int64_t handle, tarn_fs_stat *out)

@@ -514,7 +514,8 @@ static void stat_of(const sim_inode *f, tarn_fs_stat *out)
     *out = (tarn_fs_stat){.size_bytes = f->now.size,
                           .allocated_bytes = (uint64_t)f->now.pages_used * SIM_PAGE_BYTES,
                           .mtime_ms = f->mtime_ms,
-                          .is_dir = f->dir != NULL};
+                          .is_dir = f->dir != NULL,
+                          .nameless = f->names == 0};
 }
 
 static int fs_fstat(tarn_fs *fs, int64_t h, tarn_fs_stat *out)

@@ -57,6 +57,7 @@ typedef struct sim_change { /* of a file, not synced */
 struct sim_dir;
 typedef struct sim_inode {
     unsigned refs;
+    unsigned names; /* under which it is found now */
     size_t drive;
     char *path; /* as it was created */
     bool locked, lies;
@@ -82,6 +83,7 @@ typedef struct sim_entry {
 typedef struct sim_names {
     sim_entry *e;
     size_t n, cap;
+    bool found; /* these are the names that a program finds now, not those a power cut would leave */
 } sim_names;
 typedef struct sim_name_change {
     struct sim_name_change *next;

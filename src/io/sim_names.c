@@ -22,7 +22,15 @@ static void names_add(sim_names *s, const char *name, size_t n, sim_inode *inode
         s->e = sim_grow(s->e, s->cap * sizeof s->e[0]);
     }
     inode->refs++;
+    inode->names += s->found ? 1 : 0;
     s->e[s->n++] = (sim_entry){sim_text(name, n), inode};
+}
+
+static void name_end(const sim_names *s, sim_entry *e)
+{
+    e->inode->names -= s->found ? 1 : 0;
+    tarn_free(e->name);
+    sim_inode_unref(e->inode);
 }
 
 static void names_remove(sim_names *s, const char *name, size_t n)
@@ -30,8 +38,7 @@ static void names_remove(sim_names *s, const char *name, size_t n)
     for (size_t i = 0; i < s->n; i++) {
         if (!name_is(&s->e[i], name, n))
             continue;
-        tarn_free(s->e[i].name);
-        sim_inode_unref(s->e[i].inode);
+        name_end(s, &s->e[i]);
         memmove(s->e + i, s->e + i + 1, (s->n - i - 1) * sizeof s->e[0]);
         s->n--;
         return;
@@ -41,11 +48,10 @@ static void names_remove(sim_names *s, const char *name, size_t n)
 static void names_free(sim_names *s)
 {
     for (size_t i = 0; i < s->n; i++) {
-        tarn_free(s->e[i].name);
-        sim_inode_unref(s->e[i].inode);
+        name_end(s, &s->e[i]);
     }
     tarn_free(s->e);
-    *s = (sim_names){0};
+    *s = (sim_names){.found = s->found};
 }
 
 /* ------------------------------------------------------------------ a folder */
@@ -53,6 +59,7 @@ sim_dir *sim_dir_new(void)
 {
     sim_dir *d = sim_alloc(sizeof *d);
     d->end = &d->first;
+    d->now.found = true;
     return d;
 }
 

@@ -81,9 +81,6 @@ static int open_shard(checking *k, unsigned shard, obj_drive *d)
     }
     k->reader.files[shard] = f;
     k->reader.opened |= bit;
-    if (rc < 0) { /* whoever repairs it on this thread must not find it open either */
-        obj_fd_forget(k->reader.ctx, d, k->b->cls == OBJ_CLASS_SEGMENT ? k->b->segment : k->b->blob_id);
-    }
     return rc;
 }
 

@@ -177,10 +177,14 @@ static obj_fd *fd_find(obj_ctx *c, uint32_t drive, uint64_t id)
     return NULL;
 }
 
-void obj_fd_forget(obj_ctx *c, const obj_drive *d, uint64_t id)
+static uint64_t fd_id(const obj_blob *b)
 {
-    uint32_t drive = drive_key(c->store, d);
-    obj_fd *fd = fd_find(c, drive, id);
+    return b->cls == OBJ_CLASS_SEGMENT ? b->segment : b->blob_id;
+}
+
+void obj_fd_forget(obj_ctx *c, const obj_blob *b, unsigned position)
+{
+    obj_fd *fd = fd_find(c, drive_key(c->store, obj_drive_at(c->store, b->set, position)), fd_id(b));
     if (fd) {
         fd_remove(c, fd);
     }
@@ -211,7 +215,7 @@ int obj_fd_get(obj_ctx *c, const obj_blob *b, unsigned position, tarn_file **out
     tarn_store *s = c->store;
     obj_drive *d = obj_drive_at(s, b->set, position);
     uint32_t drive = drive_key(s, d);
-    uint64_t id = b->cls == OBJ_CLASS_SEGMENT ? b->segment : b->blob_id;
+    uint64_t id = fd_id(b);
     char path[TARN_PATH_BYTES_MAX];
     tarn_file *f = NULL;
     obj_fd *fd = fd_find(c, drive, id);

@@ -200,6 +200,8 @@ bool obj_drive_readable(const obj_drive *d);
 bool obj_drive_writable(const obj_drive *d);
 /* An operation on the drive failed with this (positive) errno: takes the drive out where that is what it means. */
 void obj_drive_error(tarn_store *s, obj_drive *d, const char *what, int errno_value);
+/* Was this open file deleted under us? Says so; what was written to it doesn't count. True, too, where it can't be told. */
+bool obj_file_deleted(tarn_store *s, obj_drive *d, const tarn_file *f);
 /* What a write answers that too few drives took: this errno is the last one met, 0 when drives were out before. */
 tarn_err obj_err_quorum(int errno_value);
 void obj_drive_set(tarn_store *s, obj_drive *d, tarn_drive_state state, const char *reason);
@@ -295,7 +297,8 @@ obj_block *obj_block_new(obj_ctx *c, size_t data_bytes);
 void obj_block_unref(obj_block *b);
 /* The file that holds the blob's shard on this drive, from the context's cache or opened. Negative errno or 0. */
 int obj_fd_get(obj_ctx *c, const obj_blob *b, unsigned position, tarn_file **out);
-void obj_fd_forget(obj_ctx *c, const obj_drive *d, uint64_t id);
+/* The cache opens it by its name the next time. */
+void obj_fd_forget(obj_ctx *c, const obj_blob *b, unsigned position);
 
 /* ------------------------------------------------------------------ segments */
 struct obj_seg {

@@ -469,9 +469,14 @@ void obj_put_check_drives(tarn_put *p)
         return;
     }
     for (unsigned i = 0; i < obj_put_shards(p); i++) {
-        const obj_drive *d = obj_drive_at(p->s, p->blob.set, obj_blob_drive(&p->blob, i, p->s->n));
-        if (!(p->lost & (1u << i)) && (!obj_drive_writable(d) || atomic_load(&d->joined) > p->epoch)) {
+        obj_drive *d = shard_drive(p, i);
+        if (p->lost & (1u << i)) {
+            continue;
+        }
+        if (!obj_drive_writable(d) || atomic_load(&d->joined) > p->epoch) {
             obj_put_lose_shard(p, i, "drive", 0);
+        } else if (p->blob.cls == OBJ_CLASS_FILE && obj_file_deleted(p->s, d, p->files[i])) { /* a segment's sync has looked */
+            obj_put_lose_shard(p, i, "deleted file", 0);
         }
     }
 }

@@ -255,7 +255,10 @@ static tarn_err heal_blob(tarn_store *s, const obj_blob *blob, int64_t created_m
     h->blob = blob;
     h->created_ms = created_ms;
     obj_reader_init(&h->reader, c, blob);
-    h->reader.avoid = 0; /* a drive that is being filled is looked at like any other */
+    h->reader.avoid = 0;                       /* a drive that is being filled is looked at like any other */
+    for (unsigned i = 0; i < shards(h); i++) { /* what was open before may have been deleted since, and another made in its place */
+        obj_fd_forget(c, blob, obj_blob_drive(blob, i, s->n));
+    }
     tarn_err err = heal_run(h);
     if (!err) {
         *missing = h->failed;

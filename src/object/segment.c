@@ -17,6 +17,8 @@
  *  1. used ≤ size, and no two records share a page: they are written with O_DIRECT where the drive takes that.
  *  2. A record is durable when a sync that started after its last write has succeeded.
  *  3. A drive whose sync has failed once is not written through this segment again.
+ *  4. A sync counts for a drive only while the file there still has its name: what is written to a file that was deleted
+ *     under us is found by nobody after a restart.
  * Memory: reference-counted, on its own thread. Threads: its context's; the store's list is under the store's lock.
  */
 #include "private.h"
@@ -270,6 +272,8 @@ static void sync_run(obj_seg *seg)
         } else if (!op->finished || op->result < 0) {
             seg->sync_failed |= (uint16_t)(1u << d->position);
             obj_drive_error(s, d, "syncing a segment", op->finished ? (int)-op->result : EIO);
+        } else if (!(seg->sync_failed & (1u << d->position)) && obj_file_deleted(s, d, op->file)) {
+            seg->sync_failed |= (uint16_t)(1u << d->position);
         }
     }
     tarn_batch_release(b);

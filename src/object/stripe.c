@@ -136,6 +136,7 @@ static void damaged_block(obj_reader *r, const obj_stripe *st, unsigned shard, c
 {
     obj_drive *d = obj_drive_at(r->ctx->store, r->blob->set, obj_blob_drive(r->blob, shard, r->ctx->store->n));
     r->degraded = true;
+    obj_fd_forget(r->ctx, r->blob, d->position); /* it may not be the file of that name any more: the next reader looks */
     tarn_metric_add(TARN_M_SHARDS_CORRUPT, 1);
     tarn_logf(TARN_LOG_WARN, "shard block failed", "drive %s, data %016llx part %u block %llu shard %u: %s", d->path,
               (unsigned long long)r->blob->data_id, r->blob->part, (unsigned long long)st->index, shard, why);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The watch over drives: once a second it looks whether each drive still is the one that was opened.
+ * The watch over drives: once a second it looks whether each drive still is the one that was opened. Between two looks a
+ * file that is being written may lose its name, alone or with all others: each upload looks at its own before it counts them.
  *
  *   in use ──identity gone, or another's──▶ FAILED (vanished) ──there again, or blank──▶ NEW (being filled) ──▶ OK
  *   MISSING at the start ──there, or blank──▶ NEW
@@ -33,6 +34,19 @@ static void rejoin_now(void *arg)
 {
     look_job *j = arg;
     j->err = obj_drive_rejoin(j->s, j->d, j->look);
+}
+
+bool obj_file_deleted(tarn_store *s, obj_drive *d, const tarn_file *f)
+{
+    tarn_fs_stat st;
+    int rc = s->fs->fstat(s->fs, tarn_file_handle(f), &st);
+    if (rc < 0) {
+        obj_drive_error(s, d, "looking at an open file", -rc);
+    } else if (st.nameless) {
+        tarn_log(TARN_LOG_WARN, "a file was deleted while it was written", "drive", d->path, "effect",
+                 "what was written to it counts as missing", NULL);
+    }
+    return rc < 0 || st.nameless;
 }
 
 static bool may_come_back(const obj_drive *d, obj_look look)

@@ -5,6 +5,8 @@
  */
 #include "object_fixture.h"
 
+#include "put.h"
+
 #define BLOCK ((uint64_t)TARN_BLOCK_BYTES)
 
 typedef enum damage { DELETE, FLIP, CUT, ZERO, DAMAGE_COUNT } damage;
@@ -218,6 +220,100 @@ static void test_misdirected(void **state)
     fx_end(&f);
 }
 
+/* ------------------------------------------------------------------ files deleted while they are written */
+static unsigned missing_of(fx *f, const char *key)
+{
+    obj_blob b;
+    tarn_version_row row = fx_stat(f, key);
+    assert_int_equal(obj_blob_unpack(row.layout, &b), TARN_OK);
+    return (unsigned)__builtin_popcount(b.missing);
+}
+
+static void delete_segment_files(fx *f, const char *key, unsigned shards)
+{
+    obj_blob b;
+    tarn_version_row row = fx_stat(f, key);
+    for (unsigned i = 0; i < shards; i++) {
+        char *path = shard_path(f, &row, i, &b);
+        assert_int_equal(b.cls, OBJ_CLASS_SEGMENT);
+        assert_int_equal(unlink(path), 0);
+        tarn_free(path);
+    }
+}
+
+/* The upload is complete but for its end when the files of the first shards are deleted. */
+static void put_into_deleted_files(fx *f, const char *key, uint64_t seed, uint64_t size, unsigned shards)
+{
+    tarn_put_spec spec = fx_spec(f, key, size);
+    tarn_put_result r;
+    tarn_put *p = NULL;
+    assert_int_equal(tarn_put_begin(f->s, &spec, f->arena, &p), TARN_OK);
+    for (uint64_t at = 0; at < size;) {
+        uint8_t *buf = NULL;
+        size_t cap = 0;
+        assert_int_equal(tarn_put_reserve(p, &buf, &cap), TARN_OK);
+        size_t n = cap < size - at ? cap : (size_t)(size - at);
+        for (size_t i = 0; i < n; i++) {
+            buf[i] = fx_byte(seed, at + i);
+        }
+        assert_int_equal(tarn_put_advance(p, n), TARN_OK);
+        at += n;
+    }
+    for (unsigned i = 0; i < shards; i++) {
+        char path[TARN_PATH_BYTES_MAX];
+        assert_true(obj_path_blob(obj_drive_at(f->s, p->blob.set, obj_blob_drive(&p->blob, i, f->s->n)), &p->blob, path));
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(tarn_put_finish(p, &r), TARN_OK);
+}
+
+static void test_a_file_deleted_while_it_is_written_does_not_count(void **state)
+{
+    fx f;
+    (void)state;
+    fx_init(&f, 6);
+    fx_open(&f);
+    fx_bucket(&f, "bucket", TARN_VERSIONING_OFF);
+    (void)fx_put(&f, "one", 1, 100000, true);
+    fx_check(&f, "one", 1, 100000); /* the reader's files stay open, too: repair must not take them for those it is to make */
+    delete_segment_files(&f, "one", 2);
+    (void)fx_put(&f, "two", 2, 100000, true); /* its segment is still open, and nameless on two drives */
+    assert_int_equal(missing_of(&f, "two"), 2);
+    (void)fx_put(&f, "three", 3, 100000, true);
+    assert_int_equal(missing_of(&f, "three"), 0);
+    put_into_deleted_files(&f, "file", 4, 5 * BLOCK + 1, 2);
+    assert_int_equal(missing_of(&f, "file"), 2);
+    assert_int_equal(tarn_metric_get(TARN_M_DRIVES_OFFLINE), 0);
+    tarn_version_row one = fx_stat(&f, "one"); /* was whole when it was answered: for a read or the scrubber to find */
+    obj_repair_ask(f.s, one.bucket_id, one.key, one.seq);
+    assert_int_equal(obj_repair_pass(f.s, NULL), TARN_OK);
+    assert_int_equal(tarn_store_repairs_waiting(f.s), 0);
+    assert_whole(&f, "one");
+    assert_whole(&f, "two");
+    assert_whole(&f, "three");
+    assert_whole(&f, "file");
+    fx_end(&f);
+}
+
+/* With no other drive nothing is answered that a restart would not find; the next upload has a file of its own. */
+static void test_a_deleted_file_on_the_only_drive_is_an_error(void **state)
+{
+    fx f;
+    tarn_put_result r;
+    (void)state;
+    fx_init(&f, 1);
+    fx_open(&f);
+    fx_bucket(&f, "bucket", TARN_VERSIONING_OFF);
+    (void)fx_put(&f, "one", 1, 100000, true);
+    delete_segment_files(&f, "one", 1);
+    tarn_put_spec spec = fx_spec(&f, "two", 100000);
+    assert_int_equal(fx_put_spec(&f, &spec, 2, 100000, &r), TARN_E_QUORUM_WRITE);
+    (void)fx_put(&f, "three", 3, 100000, true);
+    reopen(&f);
+    fx_check(&f, "three", 3, 100000);
+    fx_end(&f);
+}
+
 /* ------------------------------------------------------------------ a file system that fails */
 typedef struct bad_fs {
     tarn_fs fs;
@@ -385,7 +481,12 @@ static void test_quorum_lost(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_losses), cmocka_unit_test(test_too_many), cmocka_unit_test(test_misdirected),
-                                       cmocka_unit_test(test_failing_put), cmocka_unit_test(test_quorum_lost)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_losses),
+                                       cmocka_unit_test(test_too_many),
+                                       cmocka_unit_test(test_misdirected),
+                                       cmocka_unit_test(test_a_file_deleted_while_it_is_written_does_not_count),
+                                       cmocka_unit_test(test_a_deleted_file_on_the_only_drive_is_an_error),
+                                       cmocka_unit_test(test_failing_put),
+                                       cmocka_unit_test(test_quorum_lost)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
