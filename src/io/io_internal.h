@@ -187,6 +187,8 @@ tarn_err tarn_ring_open(tarn_ring *r);
 void tarn_ring_enable(tarn_ring *r); /* on the loop's thread */
 void tarn_ring_close(tarn_ring *r);
 void tarn_ring_submit_op(tarn_loop *loop, tarn_op *op);
+/* What was submitted goes to the kernel now, not in the loop's next turn. */
+void tarn_ring_submit_now(tarn_loop *loop);
 /* Hands the queue to the kernel and takes completions; waits until timeout_ns (relative; 0: not, NO_TIMEOUT: for ever). */
 void tarn_ring_turn(tarn_loop *loop, uint64_t timeout_ns);
 static inline bool tarn_ring_busy(const tarn_ring *r)

@@ -127,17 +127,31 @@ static void dispatch(tarn_loop *loop, tarn_op *op, pool_chain *chain)
     }
 }
 
-static void push_chain(tarn_loop *loop, pool_chain *chain)
+/*
+ * Hands over what dispatch has gathered: one lock, or one system call. Reads wait for the loop's turn, many to a call: their
+ * fiber parks for them at once. A write does not, so that the drive works while other fibers compute (hashing a MiB takes
+ * longer than writing it).
+ */
+static void push_gathered(tarn_loop *loop, const pool_chain *chain, bool any_write)
 {
     if (chain->n > 0)
         tarn_pool_push_ops(loop->pool, chain->q.head, chain->q.tail, chain->n);
+    if (any_write && loop->backend == TARN_IO_URING)
+        tarn_ring_submit_now(loop);
+}
+
+static bool writes(const tarn_op *op)
+{
+    return op->code == TARN_OP_WRITE || op->code == TARN_OP_SYNC;
 }
 
 void tarn_op_submit(tarn_op *ops, size_t n)
 {
     tarn_loop *loop = tarn_loop_current();
     pool_chain chain = {{NULL, NULL}, 0};
+    bool any_write = false;
     for (size_t i = 0; i < n; i++) {
+        any_write = any_write || writes(&ops[i]);
         prepare(&ops[i], loop);
         if (loop)
             dispatch(loop, &ops[i], &chain);
@@ -145,7 +159,7 @@ void tarn_op_submit(tarn_op *ops, size_t n)
             finish(&ops[i], tarn_op_execute(&ops[i]));
     }
     if (loop)
-        push_chain(loop, &chain);
+        push_gathered(loop, &chain, any_write);
 }
 
 static tarn_op *queue_take(tarn_op_queue *q, size_t i)
@@ -310,12 +324,14 @@ void tarn_batch_submit(tarn_batch *b)
     tarn_loop *loop = tarn_loop_current();
     pool_chain chain = {{NULL, NULL}, 0};
     size_t from = b->submitted_n;
+    bool any_write = false;
     TARN_ASSERT(!b->released);
     b->submitted_n = b->n;
     for (size_t i = from; i < b->n; i++) {
         batch_slot *slot = &b->slots[i];
         slot->user_done = slot->op.done;
         slot->op.done = on_slot_done;
+        any_write = any_write || writes(&slot->op);
         prepare(&slot->op, loop);
         if (loop)
             dispatch(loop, &slot->op, &chain);
@@ -323,7 +339,7 @@ void tarn_batch_submit(tarn_batch *b)
             finish(&slot->op, tarn_op_execute(&slot->op));
     }
     if (loop)
-        push_chain(loop, &chain);
+        push_gathered(loop, &chain, any_write);
 }
 
 size_t tarn_batch_wait(tarn_batch *b, size_t need, uint64_t deadline_ns)

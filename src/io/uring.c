@@ -266,6 +266,13 @@ void tarn_ring_submit_op(tarn_loop *loop, tarn_op *op)
         tarn_op_queue_push(&r->waiting, op);
 }
 
+/* What is refused now (EBUSY, EAGAIN) the next turn submits again. */
+void tarn_ring_submit_now(tarn_loop *loop)
+{
+    if (io_uring_sq_ready(&loop->ring.uring) > 0)
+        (void)io_uring_submit(&loop->ring.uring);
+}
+
 static void push_waiting(tarn_ring *r)
 {
     while (r->waiting.head && push(r, r->waiting.head))

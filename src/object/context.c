@@ -3,7 +3,8 @@
  * Contexts: what one thread keeps for itself, that is block buffers and open files.
  *
  * A block buffer is [headroom][data: k shards][tailroom][parity: m shards]; headroom and tailroom let the header and
- * trailer of a record lie beside its data, so that it reaches the drive in one write. Data and parity begin on a page.
+ * trailer of a record lie beside its data, so that it reaches the drive in one write. Data and parity begin on a page; where
+ * the header is no whole number of pages, the data may be moved so that the header does (obj_block_follow).
  *
  * Invariants:
  *  1. A buffer is freed by the thread that made it, when its last reference goes.
@@ -96,7 +97,6 @@ static obj_block *block_make(obj_ctx *c, bool small)
         tarn_free(b);
         return NULL;
     }
-    b->data = b->mem + OBJ_HEADROOM_BYTES;
     b->parity = b->mem + parity_offset(s, b->shard_max);
     return b;
 }
@@ -114,10 +114,20 @@ obj_block *obj_block_new(obj_ctx *c, size_t data_bytes)
     }
     if (b) {
         tarn_list_init(&b->link);
+        b->data = b->mem + OBJ_HEADROOM_BYTES;
         b->n = 0;
         b->refs = 1;
     }
     return b;
+}
+
+void obj_block_follow(obj_block *b, size_t head_bytes)
+{
+    TARN_ASSERT(b->n == 0);
+    size_t rest = head_bytes % OBJ_PAGE_BYTES;
+    if (rest > 0 && head_bytes <= OBJ_HEADROOM_BYTES) {
+        b->data = b->mem + OBJ_HEADROOM_BYTES - (OBJ_PAGE_BYTES - rest);
+    }
 }
 
 void obj_block_unref(obj_block *b)

@@ -11,7 +11,8 @@
  *   block grows ──alone──▶ hashed at once
  *   block done ──with others──▶ queued (holds the block) ──round──▶ hashed
  *
- * At its end an upload runs what waits, its own and the others': uploads that were synced together come here together.
+ * An upload of one block (at_sync) isn't hashed before its data is on its way: others come to join it, and the round runs
+ * while a drive syncs (obj_digest_ahead). At its end an upload runs what still waits, its own and the others'.
  *
  * Invariants:
  *  1. The blocks of one stream are hashed in order: a stream takes part in a round with its oldest job only, and hashes
@@ -26,6 +27,7 @@
 
 #define RUN_BYTES (64 * 1024)
 #define JOBS_MAX (TARN_PUT_BLOCKS_MAX - 1)
+#define AHEAD_STREAMS_MIN 4          /* a round takes as long for one stream as for all lanes: half of the narrow ones should be used */
 #define QUEUED_BYTES_MIN (32 * 1024) /* less is hashed sooner than queued */
 
 tarn_err obj_digest_begin(obj_digest *d, obj_ctx *c, bool want_md5, const tarn_sum_kind *kinds, size_t kinds_n)
@@ -132,7 +134,8 @@ static void queue_round(obj_ctx *c)
 
 static bool round_due(const obj_ctx *c, const obj_digest *d)
 {
-    return c->md5_streams >= c->md5_active || c->md5_streams >= TARN_MD5_LANES_MAX / 2 || d->jobs >= JOBS_MAX;
+    bool all = c->md5_streams >= c->md5_active && !d->at_sync;
+    return all || c->md5_streams >= TARN_MD5_LANES_MAX / 2 || d->jobs >= JOBS_MAX;
 }
 
 /* False when there is no memory for the job: then the caller hashes at once. */
@@ -154,6 +157,13 @@ static bool queue_add(obj_digest *d, obj_block *b, const uint8_t *p, size_t n)
     }
     TARN_ASSERT(d->jobs <= JOBS_MAX);
     return true;
+}
+
+void obj_digest_ahead(obj_ctx *c)
+{
+    if (c->md5_streams >= AHEAD_STREAMS_MIN || (c->md5_streams > 0 && c->md5_streams >= c->md5_active)) {
+        queue_round(c);
+    }
 }
 
 void obj_digest_wait(obj_digest *d)
@@ -185,7 +195,7 @@ static void grow_sums(obj_digest *d, const obj_block *b, bool all, bool md5_too)
 
 void obj_digest_grow(obj_digest *d, obj_block *b, bool block_done)
 {
-    bool direct = d->want_md5 && d->jobs == 0 && d->md5_done == d->sums_done && d->ctx->md5_active < 2;
+    bool direct = d->want_md5 && !d->at_sync && d->jobs == 0 && d->md5_done == d->sums_done && d->ctx->md5_active < 2;
     grow_sums(d, b, block_done, direct);
     if (!block_done) {
         return;

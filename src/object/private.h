@@ -249,7 +249,7 @@ typedef struct obj_block {
     tarn_link link;
     obj_ctx *ctx;
     uint8_t *mem;
-    uint8_t *data;   /* cap bytes and the padding of k shards */
+    uint8_t *data;   /* cap bytes and the padding of k shards; on a page, unless obj_block_follow moved it */
     uint8_t *parity; /* m * shard_max */
     size_t cap;      /* data bytes */
     size_t shard_max;
@@ -294,6 +294,8 @@ struct obj_ctx {
 obj_ctx *obj_ctx_get(tarn_store *s);
 void obj_ctx_free_all(tarn_store *s);
 obj_block *obj_block_new(obj_ctx *c, size_t data_bytes);
+/* Of an empty block: the data lies so that a header of this length, put right before it, begins on a page. */
+void obj_block_follow(obj_block *b, size_t head_bytes);
 void obj_block_unref(obj_block *b);
 /* The file that holds the blob's shard on this drive, from the context's cache or opened. Negative errno or 0. */
 int obj_fd_get(obj_ctx *c, const obj_blob *b, unsigned position, tarn_file **out);
@@ -312,6 +314,9 @@ struct obj_seg {
     tarn_file *files[TARN_SET_DRIVES_MAX]; /* NULL: that drive is out */
     /* group sync */
     bool syncing;
+    bool gathering;   /* somebody waits for a sync that has not started */
+    unsigned coming;  /* uploads whose last write is on its way: each will want a sync */
+    unsigned awaited; /* so many of them come before that sync starts */
     uint64_t sync_started, sync_done;
     uint16_t sync_failed;       /* positions whose sync failed at any time: the segment is no good there any more */
     int open_errno, sync_errno; /* why files are missing, why nothing was synced; 0: because drives are out */
@@ -319,6 +324,9 @@ struct obj_seg {
 };
 /* Room for a record of this length in the context's open segment of the set. The caller gets a reference. */
 tarn_err obj_seg_reserve(obj_ctx *c, unsigned set, uint64_t bytes, obj_seg **seg, uint64_t *off);
+/* Around the wait for an upload's last write: a sync that would start meanwhile may take it along. */
+void obj_seg_coming(obj_seg *seg);
+void obj_seg_came(obj_seg *seg);
 /* Makes durable all that has been written; *failed: positions that did not take it. */
 void obj_seg_sync(obj_seg *seg, uint16_t *failed);
 void obj_seg_unref(obj_seg *seg);
@@ -328,6 +336,7 @@ bool obj_seg_in_use(tarn_store *s, uint64_t id); /* may still get or have got re
 typedef struct obj_digest {
     obj_ctx *ctx;
     bool want_md5, md5_left; /* left: final, no longer active */
+    bool at_sync;            /* all of it is one block, hashed while it is synced: the owner sets it after begin */
     tarn_md5_state md5;
     size_t md5_done;  /* bytes of the current block that are hashed */
     unsigned jobs;    /* blocks waiting in the context's queue */
@@ -338,7 +347,9 @@ typedef struct obj_digest {
 tarn_err obj_digest_begin(obj_digest *d, obj_ctx *c, bool want_md5, const tarn_sum_kind *kinds, size_t kinds_n);
 /* The block has grown to b->n bytes. */
 void obj_digest_grow(obj_digest *d, obj_block *b, bool block_done);
-void obj_digest_wait(obj_digest *d);                             /* hashes until no block of this stream waits */
+void obj_digest_wait(obj_digest *d); /* hashes until no block of this stream waits */
+/* The drives work, and whoever asks waits for them: hashes what waits, where it is worth a round. */
+void obj_digest_ahead(obj_ctx *c);
 void obj_digest_md5(obj_digest *d, uint8_t out[TARN_MD5_BYTES]); /* the stream has ended */
 const tarn_sum *obj_digest_sum(const obj_digest *d, tarn_sum_kind kind);
 void obj_digest_end(obj_digest *d);

@@ -211,6 +211,7 @@ static tarn_err decide_class(tarn_put *p, uint64_t size, bool exact)
     p->pinned = true;
     b->rot = (uint8_t)(tarn_siphash(s->sip_key, &b->blob_id, sizeof b->blob_id) % s->n);
     b->cls = exact && size <= s->segment_object_max ? OBJ_CLASS_SEGMENT : OBJ_CLASS_FILE;
+    p->digest.at_sync = b->cls == OBJ_CLASS_SEGMENT && size <= TARN_BLOCK_BYTES && p->bytes == 0;
     err = build_header(p, exact ? size : UINT64_MAX);
     if (!err && b->cls == OBJ_CLASS_SEGMENT) {
         obj_put_take_segment(p);
@@ -240,7 +241,13 @@ static tarn_err next_block(tarn_put *p)
     }
     uint64_t want = hint != UINT64_MAX && hint > p->bytes ? hint - p->bytes : TARN_BLOCK_BYTES;
     p->cur = obj_block_new(p->ctx, want < TARN_BLOCK_BYTES ? (size_t)want : TARN_BLOCK_BYTES);
-    return p->cur ? TARN_OK : TARN_E_NO_MEMORY;
+    if (!p->cur) {
+        return TARN_E_NO_MEMORY;
+    }
+    if (p->s->k == 1 && p->blocks == 0) { /* header and data go out in one write, without a copy */
+        obj_block_follow(p->cur, p->blob.head_bytes);
+    }
+    return TARN_OK;
 }
 
 tarn_err tarn_put_reserve(tarn_put *p, uint8_t **buf, size_t *cap)
@@ -365,8 +372,14 @@ static tarn_err flush_rest(tarn_put *p)
         obj_put_reap(p);
     }
     tarn_err err = p->cur->n > 0 ? obj_put_flush(p, true) : obj_put_trailers(p);
+    if (p->seg) {
+        obj_seg_coming(p->seg);
+    }
     while (p->flight_n > 0) {
         obj_put_reap(p);
+    }
+    if (p->seg) {
+        obj_seg_came(p->seg);
     }
     return err ? err : p->err;
 }

@@ -299,8 +299,9 @@ static shard_write plan_write(const tarn_put *p, const obj_block *blk, size_t sh
     w.tail_n = last ? obj_trailer_bytes(p->blocks + 1) : 0;
     w.pad_n = last ? to_page(w.head_n + w.n + w.tail_n) : 0;
     w.off = p->blob.offset + p->blob.head_bytes + p->blocks * obj_shard_len(p->blob.block_bytes, k);
-    w.staged = shard_len <= OBJ_STAGE_BYTES_MAX && w.head_n + w.tail_n > 0;
-    w.in_place = !w.staged && k == 1 && shard == 0 && w.head_n <= OBJ_HEADROOM_BYTES && w.tail_n + w.pad_n <= OBJ_TAILROOM_BYTES;
+    bool on_page = ((uintptr_t)w.data - w.head_n) % OBJ_PAGE_BYTES == 0;
+    w.in_place = k == 1 && shard == 0 && on_page && w.head_n <= OBJ_HEADROOM_BYTES && w.tail_n + w.pad_n <= OBJ_TAILROOM_BYTES;
+    w.staged = !w.in_place && shard_len <= OBJ_STAGE_BYTES_MAX && w.head_n + w.tail_n > 0;
     return w;
 }
 

@@ -11,7 +11,9 @@
  * The first segment of a thread is small and each that follows is twice as large, so that a daemon which dies again and
  * again leaves little allocated space behind before the sweeper comes to it.
  *
- * Group sync: one sync of a segment runs at a time; who asks meanwhile waits for the next one, which serves them all.
+ * Group sync: one sync of a segment runs at a time; who asks meanwhile waits for the next one, which serves them all. It
+ * also waits, a moment at the most, for the uploads whose last write was on its way when the first of the group came: they
+ * would need a sync of their own right afterwards.
  *
  * Invariants:
  *  1. used ≤ size, and no two records share a page: they are written with O_DIRECT where the drive takes that.
@@ -28,6 +30,7 @@
 #include <string.h>
 
 #define SEGMENT_FIRST_BYTES (8ull << 20)
+#define COMPANY_NS_MAX 20000000ull /* a drive that is slow holds up its own uploads, and not for long those that are written */
 
 /* ------------------------------------------------------------------ opening */
 /* Of the next segment of this thread in this set, which must hold a record of so many bytes. */
@@ -250,6 +253,7 @@ typedef struct sync_waiter {
 static void sync_run(obj_seg *seg)
 {
     tarn_store *s = seg->store;
+    obj_ctx *c = obj_ctx_get(s);
     tarn_batch *b = tarn_batch_new(s->n);
     if (!b) { /* nothing has been synced: nobody may believe it was */
         seg->sync_failed = UINT16_MAX;
@@ -262,6 +266,9 @@ static void sync_run(obj_seg *seg)
         }
     }
     tarn_batch_submit(b);
+    if (c) {
+        obj_digest_ahead(c);
+    }
     uint16_t late = obj_batch_settle(b, who, seg->sync_failed, s->write_quorum);
     for (size_t i = 0; i < tarn_batch_count(b); i++) {
         const tarn_op *op = tarn_batch_op(b, i);
@@ -286,23 +293,59 @@ static void sync_wake(obj_seg *seg)
     }
 }
 
+void obj_seg_coming(obj_seg *seg)
+{
+    seg->coming++;
+}
+
+void obj_seg_came(obj_seg *seg)
+{
+    TARN_ASSERT(seg->coming > 0 && seg->awaited <= seg->coming);
+    seg->coming--;
+    if (seg->awaited > 0 && --seg->awaited == 0 && !seg->syncing) {
+        sync_wake(seg);
+    }
+}
+
+static void sync_lead(obj_seg *seg)
+{
+    seg->syncing = true;
+    seg->gathering = false; /* who comes from here on is of the next group */
+    seg->awaited = 0;
+    uint64_t mine = ++seg->sync_started;
+    sync_run(seg);
+    seg->syncing = false;
+    seg->sync_done = mine;
+    sync_wake(seg);
+}
+
+/* True: the time was up. */
+static bool sync_wait(obj_seg *seg, uint64_t until_ns)
+{
+    sync_waiter w = {.fiber = tarn_fiber_current()};
+    tarn_list_push(&seg->sync_waiters, &w.link);
+    bool late = tarn_fiber_park_until(until_ns);
+    tarn_list_remove(&w.link); /* still there when something else woke us */
+    return late;
+}
+
 void obj_seg_sync(obj_seg *seg, uint16_t *failed)
 {
     /* A sync that runs already may have missed our writes: the one after it is ours. */
-    uint64_t want = seg->sync_started + 1;
+    uint64_t want = seg->sync_started + 1, until_ns = 0;
+    bool late = false;
+    if (!seg->gathering) {
+        seg->gathering = true;
+        seg->awaited = seg->coming;
+    }
     while (seg->sync_done < want) {
-        if (!seg->syncing) {
-            seg->syncing = true;
-            uint64_t mine = ++seg->sync_started;
-            sync_run(seg);
-            seg->syncing = false;
-            seg->sync_done = mine;
-            sync_wake(seg);
+        if (seg->syncing) {
+            (void)sync_wait(seg, TARN_IO_NO_TIMEOUT);
+        } else if (seg->awaited == 0 || late) {
+            sync_lead(seg);
         } else {
-            sync_waiter w = {.fiber = tarn_fiber_current()};
-            tarn_list_push(&seg->sync_waiters, &w.link);
-            tarn_fiber_park();
-            tarn_list_remove(&w.link); /* still there when something else woke us */
+            until_ns = until_ns ? until_ns : tarn_mono_ns() + COMPANY_NS_MAX;
+            late = sync_wait(seg, until_ns);
         }
     }
     *failed = seg->sync_failed;
