@@ -6,6 +6,8 @@
 #include "metadata.h"
 #include "text.h"
 
+#include <string.h>
+
 #define ARENA_BYTES (16u << 20)
 #define TEXT_BYTES_MAX (8u << 20)
 
