@@ -21,6 +21,7 @@ typedef struct fsck {
     tarn_arena *arena; /* of one record */
     tarn_str bucket;   /* whose namespaces are walked */
     uint64_t bucket_id;
+    tarn_err err; /* a table could not be looked at */
 } fsck;
 
 void obj_say(const tarn_offline *to, const char *fmt, ...)
@@ -125,9 +126,16 @@ static bool check_table(void *ctx, const tarn_entity_row *row)
     tarn_str key;
     tarn_arena *a = tarn_arena_new(TARN_LAYOUT_BYTES_MAX * 2);
     f->out->tables++;
-    bool there = a && pointer_key(row->pointer, f->bucket, &key) &&
-                 tarn_meta_object_get(f->s->meta, NULL, f->bucket_id, key, a, &version) == TARN_OK && !version.delete_marker;
+    tarn_err err = a ? TARN_E_NO_SUCH_KEY : TARN_E_NO_MEMORY;
+    if (a && pointer_key(row->pointer, f->bucket, &key)) {
+        err = tarn_meta_object_get(f->s->meta, NULL, f->bucket_id, key, a, &version);
+    }
+    bool there = err == TARN_OK && !version.delete_marker;
     tarn_arena_free(a);
+    if (err && err != TARN_E_NO_SUCH_KEY) { /* that tells nothing of the table */
+        f->err = err;
+        return false;
+    }
     if (!there) {
         f->out->tables_lost++;
         obj_say(f->to, "table %.*s of warehouse %.*s: its metadata file is not there: %.*s", TARN_STR_ARG(row->name),
@@ -170,9 +178,11 @@ static tarn_err check_namespaces(fsck *f, tarn_str parent)
         err = tarn_meta_ns_list(f->s->meta, f->bucket_id, parent, tarn_sb_view(&b), take_ns, l);
         for (size_t i = 0; !err && i < l->n; i++) {
             err = tarn_meta_entity_list(f->s->meta, f->bucket_id, l->ids[i], TARN_ENTITY_TABLE, TARN_STR(""), check_table, f);
+            err = err ? err : f->err;
             if (!err) {
                 err = tarn_meta_entity_list(f->s->meta, f->bucket_id, l->ids[i], TARN_ENTITY_VIEW, TARN_STR(""), check_table, f);
             }
+            err = err ? err : f->err;
             if (!err) {
                 err = check_namespaces(f, (tarn_str){l->paths[i], l->path_n[i]});
             }

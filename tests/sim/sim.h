@@ -203,7 +203,8 @@ typedef struct run {
     effect doubts[64];             /* unacknowledged: done, or not */
     size_t doubts_n, old_doubts_n; /* the old ones were not done when looked at; a power cut may yet bring them */
     uint64_t seq_max;
-    size_t at; /* operation */
+    uint64_t segment_bytes; /* 0: as in all runs */
+    size_t at;              /* operation */
     uint64_t done_n, hash;
     bool verbose;
     bool lenient; /* any error of the 5xx kind is excused */
@@ -217,6 +218,7 @@ bool run_init(run *r, const plan *p, bool verbose); /* the machine, nothing on i
 bool run_begin(run *r);                             /* a new store with its buckets */
 bool run_make_buckets(run *r);
 void run_free(run *r);
+tarn_store_options run_options(const run *r);
 tarn_err run_try_open(run *r, tarn_str *reason);
 bool run_open(run *r, const char *when);
 bool run_open_forgiving(run *r, const char *when);
@@ -267,8 +269,27 @@ void check_nothing_left(run *r); /* after everything was deleted and swept */
 void fault_do(run *r, const sim_op *op);
 void heal(run *r);
 
+/* sim_upkeep.c: an operator's work, for the nth-fault loop */
+typedef enum upkeep_work { UPKEEP_NONE, UPKEEP_HEAL, UPKEEP_COMPACT, UPKEEP_FSCK, UPKEEP_REBUILD } upkeep_work;
+void upkeep_begin(run *r, upkeep_work work);                  /* before the setup */
+void upkeep_prepare(run *r, upkeep_work work);                /* after it */
+tarn_err upkeep_do(run *r, upkeep_work work, bool faultless); /* faultless: it must find all well */
+void upkeep_finish(run *r, upkeep_work work, tarn_err err);   /* without a fault; err: what it ended with */
+
 /* sim_nth.c */
-int nth_main(const char *only, uint64_t stride, uint64_t jobs); /* NULL: all scenarios */
+typedef struct nth_options {
+    const char *only;  /* NULL: all scenarios */
+    bool all;          /* … those with known faults too */
+    const char *fault; /* NULL: all kinds */
+    uint64_t drives;   /* 0: one, and four */
+    uint64_t call;     /* 0: not this call alone */
+    uint64_t sample;   /* so many calls of each kind; 0: each */
+    uint64_t seed;     /* which ones */
+    uint64_t jobs;
+} nth_options;
+int nth_main(const nth_options *o);
+/* sim_main.c: a process that hangs ends by a signal. Its own CPU time counts: the machine may be busy with other things. */
+void sim_limit_seconds(unsigned cpu_seconds);
 
 /* sim_canary.c */
 void canary_set(canary c);

@@ -5,7 +5,7 @@
  *   tarn_sim run [--seconds N] [--seed S] [--runs N] [--ops N] [--drives N] [--jobs N] [--keep DIR] [--verbose]
  *   tarn_sim replay FILE... [--verbose]
  *   tarn_sim canaries [--runs N]
- *   tarn_sim nth [SCENARIO] [--stride N] [--jobs N]
+ *   tarn_sim nth [SCENARIO | --all] [--drives N] [--fault KIND [--call N]] [--sample N --seed S] [--jobs N]
  *
  * Every run is a process of its own, so that a crash, a sanitizer's report and a hang are failures like any other. A failing
  * plan is shrunk (operations are left out while it still fails) and written to --keep as a regression file.
@@ -19,11 +19,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#define RUN_SECONDS_MAX 120
+#define RUN_SECONDS_MAX 120 /* of CPU */
+#define WALL_FACTOR 6       /* … and so much longer by the clock */
 #define SHRINK_SECONDS 90
 #define CANARY_RUNS 60
 #define JOBS_MAX 16
@@ -43,10 +45,17 @@ static void say(outcome *o, const char *why)
 }
 
 typedef struct options {
-    uint64_t seconds, seed, runs, ops, drives, jobs, stride;
-    const char *keep;
-    bool verbose;
+    uint64_t seconds, seed, runs, ops, drives, jobs, sample, call;
+    const char *keep, *fault;
+    bool verbose, all;
 } options;
+
+void sim_limit_seconds(unsigned cpu_seconds)
+{
+    const struct rlimit limit = {cpu_seconds, cpu_seconds + 5};
+    TARN_ASSERT(setrlimit(RLIMIT_CPU, &limit) == 0);
+    (void)alarm(cpu_seconds * WALL_FACTOR);
+}
 
 static double now_s(void)
 {
@@ -60,7 +69,7 @@ static void child(const plan *p, bool verbose, int fd)
 {
     static run r;
     outcome o = {0};
-    (void)alarm(RUN_SECONDS_MAX);
+    sim_limit_seconds(RUN_SECONDS_MAX);
     o.ok = run_plan(&r, p, verbose);
     o.done_n = r.done_n;
     o.hash = r.hash;
@@ -161,7 +170,8 @@ static void report(plan *p, const char *name, uint64_t seed, const outcome *o, c
 {
     char path[512], remark[1200];
     tarn_sb b, c;
-    (void)printf("FAILED %s: seed %llu, %zu drives: %s\n", name, (unsigned long long)seed, p->drives_n, o->why);
+    (void)printf("FAILED %s: seed %llu, %zu drives: %s (again: tarn_sim run --seed %llu --runs 1)\n", name, (unsigned long long)seed,
+                 p->drives_n, o->why, (unsigned long long)seed);
     (void)fflush(stdout);
     shrink(p);
     outcome last = run_apart(p, false);
@@ -323,6 +333,10 @@ static bool parse(int argc, char **argv, options *o, char **files, size_t *files
             o->verbose = true;
             continue;
         }
+        if (tarn_str_eqc(a, "--all")) {
+            o->all = true;
+            continue;
+        }
         if (!tarn_str_starts(a, "--")) {
             files[(*files_n)++] = argv[i];
             continue;
@@ -340,8 +354,12 @@ static bool parse(int argc, char **argv, options *o, char **files, size_t *files
             ok = number(next, &o->drives) && o->drives <= TARN_SET_DRIVES_MAX;
         else if (tarn_str_eqc(a, "--jobs"))
             ok = number(next, &o->jobs) && o->jobs >= 1 && o->jobs <= JOBS_MAX;
-        else if (tarn_str_eqc(a, "--stride"))
-            ok = number(next, &o->stride) && o->stride >= 1;
+        else if (tarn_str_eqc(a, "--sample"))
+            ok = number(next, &o->sample) && o->sample >= 2;
+        else if (tarn_str_eqc(a, "--call"))
+            ok = number(next, &o->call) && o->call >= 1;
+        else if (tarn_str_eqc(a, "--fault"))
+            ok = (o->fault = next) != NULL;
         else if (tarn_str_eqc(a, "--keep"))
             ok = (o->keep = next) != NULL;
         if (!ok)
@@ -353,7 +371,7 @@ static bool parse(int argc, char **argv, options *o, char **files, size_t *files
 
 int main(int argc, char **argv)
 {
-    options o = {.ops = 300, .jobs = 1, .stride = 1};
+    options o = {.ops = 300, .jobs = 1};
     size_t files_n = 0;
     char **files = calloc((size_t)argc, sizeof *files);
     tarn_str what = tarn_str_of(argc > 1 ? argv[1] : "");
@@ -369,12 +387,20 @@ int main(int argc, char **argv)
         else if (tarn_str_eqc(what, "canaries"))
             rc = canaries_main(&o);
         else if (tarn_str_eqc(what, "nth"))
-            rc = nth_main(files_n > 0 ? files[0] : NULL, o.stride, o.jobs);
+            rc = nth_main(&(nth_options){.only = files_n > 0 ? files[0] : NULL,
+                                         .all = o.all,
+                                         .fault = o.fault,
+                                         .drives = o.drives,
+                                         .call = o.call,
+                                         .sample = o.sample,
+                                         .seed = o.seed,
+                                         .jobs = o.jobs});
     }
     if (rc == 2)
         (void)fprintf(stderr,
                       "usage: tarn_sim run [--seconds N] [--seed S] [--runs N] [--ops N] [--drives N] [--jobs N] [--keep DIR] [--verbose]\n"
-                      "       tarn_sim replay FILE... | canaries [--runs N] | nth [SCENARIO] [--stride N] [--jobs N]\n");
+                      "       tarn_sim replay FILE... | canaries [--runs N]\n"
+                      "       tarn_sim nth [SCENARIO | --all] [--drives N] [--fault KIND [--call N]] [--sample N --seed S] [--jobs N]\n");
     free(files);
     return rc;
 }

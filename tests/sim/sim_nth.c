@@ -3,8 +3,10 @@
  * The nth-fault loop: every call of a scenario that can fail is made to fail once.
  *
  * A scenario is set up once; then, in a process for each n = 1, 2, …, it is carried out while the nth allocation, open, read,
- * write or sync fails. It ends when n is larger than the number of such calls. Each time: no crash; the answer is right, or the
- * error that belongs to the fault; with redundancy a drive's fault is no error at all; what was not answered is done as a
+ * write or sync fails. It ends when n is larger than the number of such calls; a sample takes the first calls of each kind and, of
+ * the others, as many at even distances, from a place that the seed chooses. Each time: no crash; the answer is right, or the
+ * error that belongs to the fault; with redundancy a drive's fault is no error at all (an operator's work may end with one, and is
+ * done again); what was not answered is done as a
  * whole or not at all, also after a restart; the store goes on working; all memory is given back (the sanitizer build looks).
  *
  * SQLite's memory comes through the allocation seam as well.
@@ -16,18 +18,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #define SETUP_OPS_MAX 6
 #define CHILD_SECONDS_MAX 60
-#define NTH_MAX 20000
-#define ALL_OF_FIRST 40
+#define FAILURES_MAX 20 /* of a scenario */
+#define NO_CALL UINT64_MAX
 
-typedef enum act_kind { ACT_OP, ACT_LIST, ACT_OPEN_NEW, ACT_OPEN_AFTER_CUT } act_kind;
+typedef enum act_kind { ACT_OP, ACT_LIST, ACT_OPEN_NEW, ACT_OPEN_AFTER_CUT, ACT_UPKEEP } act_kind;
 
-typedef enum size_kind { SIZE_ANY, SIZE_INLINE, SIZE_SEGMENT, SIZE_FILE } size_kind;
+typedef enum size_kind { SIZE_ANY, SIZE_INLINE, SIZE_SEGMENT, SIZE_SEGMENT_LARGE, SIZE_FILE } size_kind;
 typedef struct step {
     op_kind kind;
     uint32_t a, b, c;
@@ -37,8 +40,12 @@ typedef struct step {
 typedef struct scenario {
     const char *name;
     act_kind act;
+    upkeep_work work;
     step_spec setup[SETUP_OPS_MAX];
     size_t setup_n;
+    bool redundant;      /* only where a drive may be lost */
+    bool by_name;        /* faults are known that are not mended yet: only with --all, or by its name */
+    unsigned last_again; /* the last of them is done so many times more */
     step_spec op;
 } scenario;
 
@@ -91,6 +98,42 @@ static const scenario scenarios[] = {
      .act = ACT_OPEN_AFTER_CUT,
      .setup = {{OP_PUT, 0, 0, 1, SIZE_INLINE}, {OP_PUT, 1, 0, 1, SIZE_SEGMENT}, {OP_TABLE_CREATE, 0, 0, 1, SIZE_ANY}},
      .setup_n = 3},
+    {.name = "heal-replaced-drive",
+     .act = ACT_UPKEEP,
+     .work = UPKEEP_HEAL,
+     .setup =
+         {{OP_PUT, 0, 0, 1, SIZE_INLINE}, {OP_PUT, 1, 0, 1, SIZE_SEGMENT}, {OP_PUT, 2, 0, 1, SIZE_FILE}, {OP_PUT, 13, 0, 1, SIZE_SEGMENT}},
+     .setup_n = 4},
+    {.name = "compaction",
+     .act = ACT_UPKEEP,
+     .work = UPKEEP_COMPACT,
+     .setup = {{OP_UPLOAD, 0, 7, 0, SIZE_ANY},
+               {OP_PART, 0, 0, 1, SIZE_ANY},
+               {OP_PART, 0, 1, 1, SIZE_SEGMENT},
+               {OP_COMPLETE, 0, 0, 0, SIZE_ANY},
+               {OP_PUT, 5, 0, 1, SIZE_SEGMENT},
+               {OP_PUT, 4, 0, 1, SIZE_SEGMENT_LARGE}},
+     .setup_n = 6,
+     .last_again = 90},
+    {.name = "fsck",
+     .act = ACT_UPKEEP,
+     .work = UPKEEP_FSCK,
+     .setup = {{OP_PUT, 0, 0, 1, SIZE_INLINE},
+               {OP_PUT, 1, 0, 1, SIZE_SEGMENT},
+               {OP_PUT, 2, 0, 1, SIZE_FILE},
+               {OP_TABLE_CREATE, 0, 0, 1, SIZE_ANY}},
+     .setup_n = 4,
+     .by_name = true},
+    {.name = "rebuild-index",
+     .act = ACT_UPKEEP,
+     .work = UPKEEP_REBUILD,
+     .setup = {{OP_PUT, 0, 0, 1, SIZE_INLINE},
+               {OP_PUT, 1, 0, 1, SIZE_SEGMENT},
+               {OP_PUT, 2, 0, 1, SIZE_FILE},
+               {OP_TABLE_CREATE, 0, 0, 1, SIZE_ANY}},
+     .setup_n = 4,
+     .redundant = true,
+     .by_name = true},
 };
 
 typedef struct fault_spec {
@@ -166,7 +209,8 @@ static void sqlite_memory(void)
 /* ------------------------------------------------------------------ a scenario */
 static sim_op op_of(const step_spec *s, uint64_t salt)
 {
-    static const uint64_t lo[] = {0, 1, INLINE_MAX + 1, SEGMENT_MAX + 1}, hi[] = {UINT64_MAX, INLINE_MAX, SEGMENT_MAX, UINT64_MAX};
+    static const uint64_t lo[] = {0, 1, INLINE_MAX + 1, SEGMENT_MAX - 1, SEGMENT_MAX + 1};
+    static const uint64_t hi[] = {UINT64_MAX, INLINE_MAX, SEGMENT_MAX, SEGMENT_MAX, UINT64_MAX};
     sim_op op = {.kind = s->kind, .a = s->a, .b = s->b, .c = s->c, .seed = 1000 * salt};
     for (bool fits = false; !fits; op.seed += fits ? 0 : 1) {
         uint64_t rng = op.seed, size = size_of_class(&rng);
@@ -175,20 +219,26 @@ static sim_op op_of(const step_spec *s, uint64_t salt)
     return op;
 }
 
+static void set_up_step(run *r, const step_spec *step, uint64_t salt)
+{
+    sim_op op = op_of(step, salt);
+    exec x;
+    if (!exec_prepare(r, &op, &x)) {
+        run_fail(r, "a step of the setup makes no sense");
+        return;
+    }
+    x.arena = r->arena;
+    exec_do(&x);
+    exec_settle(&x);
+    tarn_arena_reset(r->arena);
+}
+
 static void set_up(run *r, const scenario *sc)
 {
-    for (size_t i = 0; i < sc->setup_n && !r->failed; i++) {
-        sim_op op = op_of(&sc->setup[i], i + 1);
-        exec x;
-        if (!exec_prepare(r, &op, &x)) {
-            run_fail(r, "step %zu of the setup makes no sense", i);
-            return;
-        }
-        x.arena = r->arena;
-        exec_do(&x);
-        exec_settle(&x);
+    for (size_t i = 0; i < sc->setup_n; i++) {
+        for (unsigned k = 0; k <= (i + 1 == sc->setup_n ? sc->last_again : 0) && !r->failed; k++)
+            set_up_step(r, &sc->setup[i], i + 1 + 10ull * k);
     }
-    tarn_arena_reset(r->arena);
     if (r->failed)
         return;
     if (sc->act == ACT_OPEN_AFTER_CUT) {
@@ -198,9 +248,11 @@ static void set_up(run *r, const scenario *sc)
     } else {
         run_restart(r, false); /* nothing is open, nothing is remembered */
     }
+    if (!r->failed && sc->act == ACT_UPKEEP)
+        upkeep_prepare(r, sc->work);
 }
 
-static tarn_err do_act(run *r, const scenario *sc, exec *x)
+static tarn_err do_act(run *r, const scenario *sc, exec *x, bool faultless)
 {
     tarn_str reason = TARN_STR("");
     switch (sc->act) {
@@ -209,6 +261,8 @@ static tarn_err do_act(run *r, const scenario *sc, exec *x)
     case ACT_OPEN_NEW:
     case ACT_OPEN_AFTER_CUT:
         return run_try_open(r, &reason);
+    case ACT_UPKEEP:
+        return upkeep_do(r, sc->work, faultless);
     default:
         exec_do(x);
         return x->got;
@@ -217,7 +271,8 @@ static tarn_err do_act(run *r, const scenario *sc, exec *x)
 
 static bool right_error(const scenario *sc, const fault_spec *f, tarn_err err)
 {
-    bool opens = sc->act == ACT_OPEN_NEW || sc->act == ACT_OPEN_AFTER_CUT; /* what memory is short for there is a drive too few */
+    bool opens = sc->act == ACT_OPEN_NEW || sc->act == ACT_OPEN_AFTER_CUT ||
+                 sc->act == ACT_UPKEEP; /* what memory is short for there is a drive too few */
     if (opens && (err == TARN_E_QUORUM_WRITE || err == TARN_E_QUORUM_READ || err == TARN_E_IO))
         return true;
     if (f->calls == 0)
@@ -231,6 +286,7 @@ static bool right_error(const scenario *sc, const fault_spec *f, tarn_err err)
 
 typedef struct verdict_of_child {
     bool hit, failed;
+    uint64_t calls; /* of the kind, until the act ended */
     tarn_err err;
     char why[600];
 } verdict_of_child;
@@ -253,8 +309,14 @@ static void look(run *r, const scenario *sc, const fault_spec *f, exec *x, tarn_
         run_fail(r, "the error is %s", tarn_err_get(err)->name);
         return;
     }
-    if (err && f->calls != 0 && r->plan->drives_n > 1 && sc->act != ACT_OPEN_NEW) {
+    if (err && f->calls != 0 && r->plan->drives_n > 1 && sc->act != ACT_OPEN_NEW && sc->act != ACT_UPKEEP) {
         run_fail(r, "one fault of one drive of %zu is answered with %s", r->plan->drives_n, tarn_err_get(err)->name);
+        return;
+    }
+    if (sc->act == ACT_UPKEEP) {
+        upkeep_finish(r, sc->work, err);
+        if (!r->failed)
+            still_works(r);
         return;
     }
     r->lenient = true;
@@ -285,21 +347,25 @@ static void child(run *r, const scenario *sc, const fault_spec *f, uint64_t nth,
     verdict_of_child v = {0};
     sim_op op = op_of(&sc->op, 99);
     exec x = {.op = &op, .r = r};
-    (void)alarm(CHILD_SECONDS_MAX);
+    sim_limit_seconds(CHILD_SECONDS_MAX);
     if (sc->act == ACT_OP)
         TARN_ASSERT(exec_prepare(r, &op, &x));
     x.arena = tarn_arena_new(64u << 20);
     TARN_ASSERT(x.arena != NULL);
     uint64_t allocs = tarn_alloc_count(), calls = tarn_sim_calls(r->sim, f->calls);
-    if (f->calls == 0)
+    if (nth != NO_CALL && f->calls == 0)
         tarn_alloc_fail_after(nth);
-    else
+    else if (nth != NO_CALL)
         tarn_sim_fail_nth(r->sim, f->calls, nth, f->errno_value);
-    v.err = do_act(r, sc, &x);
-    v.hit = f->calls == 0 ? tarn_alloc_count() - allocs >= nth : tarn_sim_calls(r->sim, f->calls) - calls >= nth;
+    v.err = do_act(r, sc, &x, nth == NO_CALL);
+    v.calls = f->calls == 0 ? tarn_alloc_count() - allocs : tarn_sim_calls(r->sim, f->calls) - calls;
+    v.hit = v.calls >= nth;
+    if (v.err && nth == NO_CALL)
+        run_fail(r, "without a fault: %s", tarn_err_get(v.err)->name);
     tarn_alloc_fail_after(0);
     tarn_sim_fail_nth(r->sim, 0, 0, 0);
-    look(r, sc, f, &x, v.err, sc->act != ACT_OP);
+    if (!r->failed)
+        look(r, sc, f, &x, v.err, sc->act != ACT_OP);
     tarn_arena_free(x.arena);
     v.failed = r->failed;
     memcpy(v.why, r->why, sizeof v.why - 1);
@@ -339,82 +405,138 @@ static verdict_of_child apart(run *r, const scenario *sc, const fault_spec *f, u
     return v;
 }
 
-static unsigned scenario_run(const scenario *sc, size_t drives_n, uint64_t stride, uint64_t *total)
+/* Which calls of a kind: all of the first ones, then each stride-th. */
+typedef struct sample {
+    uint64_t first, stride, offset;
+} sample;
+
+static sample choose(const nth_options *o, uint64_t calls, uint64_t salt)
+{
+    sample s = {.first = calls, .stride = 1};
+    if (o->sample == 0 || calls <= o->sample)
+        return s;
+    uint64_t rng = o->seed + salt;
+    s.first = o->sample / 2;
+    s.stride = (calls - s.first + o->sample - s.first - 1) / (o->sample - s.first);
+    s.offset = rnd_below(&rng, s.stride);
+    return s;
+}
+
+typedef struct tally {
+    const nth_options *o;
+    const scenario *sc;
+    size_t drives_n;
+    uint64_t tried, errors, total;
+    unsigned failed;
+} tally;
+
+static bool try_call(tally *t, run *r, const fault_spec *f, uint64_t nth)
+{
+    verdict_of_child v = apart(r, t->sc, f, nth);
+    t->tried += v.hit ? 1 : 0;
+    t->errors += v.err ? 1 : 0;
+    if (v.failed) {
+        t->failed++;
+        (void)printf("FAILED nth-%s-%zu: %s %llu: %s (again: tarn_sim nth %s --drives %zu --fault %s --call %llu)\n", t->sc->name,
+                     t->drives_n, f->name, (unsigned long long)nth, v.why, t->sc->name, t->drives_n, f->name, (unsigned long long)nth);
+    }
+    return v.hit && t->failed < FAILURES_MAX;
+}
+
+static void try_kind(tally *t, run *r, const fault_spec *f, uint64_t salt)
+{
+    if (t->o->call != 0) {
+        (void)try_call(t, r, f, t->o->call);
+        return;
+    }
+    verdict_of_child v = apart(r, t->sc, f, NO_CALL);
+    if (v.failed) {
+        t->failed++;
+        (void)printf("FAILED nth-%s-%zu: no call fails: %s\n", t->sc->name, t->drives_n, v.why);
+        return;
+    }
+    sample s = choose(t->o, v.calls, salt);
+    t->tried = t->errors = 0;
+    bool more = true;
+    for (uint64_t n = 1; more && n <= s.first; n++)
+        more = try_call(t, r, f, n);
+    for (uint64_t n = s.first + 1 + s.offset; more && n <= v.calls; n += s.stride)
+        more = try_call(t, r, f, n);
+    t->total += t->tried;
+    (void)printf(
+        "%s, %zu drives: %llu of %llu %s calls failed once (the first %llu, and every %lluth from %llu on), %llu times it was told\n",
+        t->sc->name, t->drives_n, (unsigned long long)t->tried, (unsigned long long)v.calls, f->name, (unsigned long long)s.first,
+        (unsigned long long)s.stride, (unsigned long long)(s.first + 1 + s.offset), (unsigned long long)t->errors);
+}
+
+static void scenario_run(tally *t)
 {
     static run r;
-    plan p = {.drives_n = drives_n};
-    unsigned failed = 0;
-    bool ok = run_init(&r, &p, false) && (sc->act == ACT_OPEN_NEW || run_begin(&r));
+    const scenario *sc = t->sc;
+    plan p = {.drives_n = t->drives_n};
+    bool ok = run_init(&r, &p, false);
+    upkeep_begin(&r, sc->work);
+    ok = ok && (sc->act == ACT_OPEN_NEW || run_begin(&r));
     if (ok && sc->act != ACT_OPEN_NEW)
         set_up(&r, sc);
     if (!ok || r.failed) {
-        (void)printf("FAILED nth-%s-%zu: the setup: %s\n", sc->name, drives_n, r.why);
-        return 1;
+        (void)printf("FAILED nth-%s-%zu: the setup: %s\n", sc->name, t->drives_n, r.why);
+        t->failed++;
+        return;
     }
     for (size_t i = 0; i < TARN_ARRAY_LEN(faults); i++) {
-        /* Of the many allocations the first ones and every stride-th. */
-        uint64_t by = faults[i].calls == 0 ? stride : 1, n = 0, tried = 0, errors = 0;
-        verdict_of_child v = {.hit = true};
-        for (; v.hit && n < NTH_MAX && failed < 20; n += n < ALL_OF_FIRST ? 1 : by) {
-            v = apart(&r, sc, &faults[i], n + 1);
-            tried += v.hit ? 1 : 0;
-            errors += v.err ? 1 : 0;
-            if (v.failed) {
-                failed++;
-                (void)printf("FAILED nth-%s-%zu: %s %llu: %s\n", sc->name, drives_n, faults[i].name, (unsigned long long)n + 1, v.why);
-            }
-        }
-        *total += tried;
-        (void)printf("%s, %zu drives: each of %llu %s calls failed once, %llu times it was told\n", sc->name, drives_n,
-                     (unsigned long long)tried, faults[i].name, (unsigned long long)errors);
+        if (!t->o->fault || strcmp(t->o->fault, faults[i].name) == 0)
+            try_kind(t, &r, &faults[i], i * 1000 + t->drives_n);
     }
     if (r.s)
         run_close(&r);
     run_free(&r);
-    return failed;
 }
 
 /* One scenario with one number of drives. */
-static unsigned task(size_t i, size_t drives_n, uint64_t stride)
+static unsigned task(const nth_options *o, const scenario *sc, size_t drives_n)
 {
     struct timespec from, to;
-    uint64_t total = 0;
+    tally t = {.o = o, .sc = sc, .drives_n = drives_n};
     TARN_ASSERT(clock_gettime(CLOCK_MONOTONIC, &from) == 0);
-    unsigned bad = scenario_run(&scenarios[i], drives_n, stride, &total);
+    scenario_run(&t);
     TARN_ASSERT(clock_gettime(CLOCK_MONOTONIC, &to) == 0);
     double took = (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
-    if (!bad)
-        (void)printf("ok nth-%s-%zu-drives-%llu-faults %.1f\n", scenarios[i].name, drives_n, (unsigned long long)total, took);
+    if (!t.failed)
+        (void)printf("ok nth-%s-%zu-drives-%llu-faults %.1f\n", sc->name, drives_n, (unsigned long long)t.total, took);
     (void)fflush(stdout);
-    return bad;
+    return t.failed;
 }
 
-static unsigned worker(const char *only, uint64_t stride, uint64_t jobs, uint64_t number)
+/* Takes tasks until there are none; next is shared by all workers. Four drives take longest and come first. */
+static unsigned worker(const nth_options *o, atomic_size_t *next)
 {
-    static const size_t drives[] = {1, 4};
+    static const size_t drives[] = {4, 1};
+    size_t n = TARN_ARRAY_LEN(scenarios);
     unsigned failed = 0;
-    uint64_t at = 0;
-    for (size_t i = 0; i < TARN_ARRAY_LEN(scenarios); i++) {
-        for (size_t d = 0; d < TARN_ARRAY_LEN(drives); d++) {
-            if ((!only || strcmp(only, scenarios[i].name) == 0) && at++ % jobs == number)
-                failed += task(i, drives[d], stride);
-        }
+    for (size_t i = atomic_fetch_add(next, 1); i < n * TARN_ARRAY_LEN(drives); i = atomic_fetch_add(next, 1)) {
+        const scenario *sc = &scenarios[n - 1 - i % n];
+        if ((o->only ? strcmp(o->only, sc->name) == 0 : o->all || !sc->by_name) && (o->drives == 0 || o->drives == drives[i / n]) &&
+            (!sc->redundant || drives[i / n] > 1))
+            failed += task(o, sc, drives[i / n]);
     }
     return failed;
 }
 
-int nth_main(const char *only, uint64_t stride, uint64_t jobs)
+int nth_main(const nth_options *o)
 {
     int rc = 0, status = 0;
+    atomic_size_t *next = mmap(NULL, sizeof *next, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    TARN_ASSERT(next != MAP_FAILED);
     sqlite_memory();
-    for (uint64_t i = 0; i < jobs; i++) {
+    for (uint64_t i = 0; i < o->jobs; i++) {
         (void)fflush(stdout);
         pid_t pid = fork();
         TARN_ASSERT(pid >= 0);
         if (pid == 0)
-            exit(worker(only, stride, jobs, i) ? 1 : 0);
+            exit(worker(o, next) ? 1 : 0);
     }
-    for (uint64_t i = 0; i < jobs; i++) {
+    for (uint64_t i = 0; i < o->jobs; i++) {
         TARN_ASSERT(wait(&status) > 0);
         if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
             rc = 1;

@@ -42,20 +42,25 @@ void run_close(run *r)
         run_fail(r, "%zu files stayed open when the store was closed, %s for one", n, path);
 }
 
+tarn_store_options run_options(const run *r)
+{
+    return (tarn_store_options){.fs = tarn_sim_fs(r->sim),
+                                .drives = r->drives,
+                                .drives_n = r->plan->drives_n,
+                                .inline_bytes_max = INLINE_MAX,
+                                .segment_object_bytes_max = SEGMENT_MAX,
+                                .inline_committer = true};
+}
+
 tarn_err run_try_open(run *r, tarn_str *reason)
 {
-    tarn_store_options o = {.fs = tarn_sim_fs(r->sim),
-                            .drives = r->drives,
-                            .drives_n = r->plan->drives_n,
-                            .inline_bytes_max = INLINE_MAX,
-                            .segment_object_bytes_max = SEGMENT_MAX,
-                            .inline_committer = true};
+    tarn_store_options o = run_options(r);
     tarn_err err = tarn_store_open(&o, &r->s, r->arena, reason);
     if (err) {
         r->s = NULL;
         return err;
     }
-    r->s->segment_bytes = SEGMENT_BYTES;
+    r->s->segment_bytes = r->segment_bytes ? r->segment_bytes : SEGMENT_BYTES;
     r->n = r->s->n;
     r->parity = r->s->m;
     r->quorum = r->s->write_quorum;

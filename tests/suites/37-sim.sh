@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 label sim quick 'the whole store on simulated drives: power cuts and faults against a model; canaries; each fallible call fails once'
 suite_sim() {
-    # A full run looks for new faults with fresh seeds; the others run the same plans each time, so that what fails is the change's doing.
-    local plans=(--seed 1 --runs 20) asan_plans=(--seed 1 --runs 12) stride=2003 dir=$T_LOGS/sim-regressions
+    # The same plans each time, so that what fails is the change's doing; a full run looks for new faults with fresh seeds too.
+    local dir=$T_LOGS/sim-regressions jobs runs=20
+    jobs=$(nproc)
     need_build dev || { skipped sim "the dev build failed"; return 0; }
     mkdir -p "$dir"
-    case $T_MODE in
-    standard) plans=(--seed 1 --runs 60) ;;
-    full) plans=(--seconds 300) asan_plans=(--seconds 60) stride=1 ;;
-    esac
-    collect sim/regressions 300 "$T_TOP/build/dev/tarn_sim" replay "$T_TOP"/tests/sim/regressions/*.txt
+    [ "$T_MODE" = quick ] || runs=60
+    collect sim/regressions 600 "$T_TOP/build/dev/tarn_sim" replay "$T_TOP"/tests/sim/regressions/*.txt
     # A failing plan is shrunk and left here: put it into tests/sim/regressions with its fix.
-    collect sim 900 "$T_TOP/build/dev/tarn_sim" run "${plans[@]}" --jobs "$(nproc)" --keep "$dir"
+    collect sim 1800 "$T_TOP/build/dev/tarn_sim" run --seed 1 --runs $runs --jobs "$jobs" --keep "$dir"
     [ "$T_MODE" != quick ] || return 0
-    collect sim/canaries 900 "$T_TOP/build/dev/tarn_sim" canaries
+    if [ "$T_MODE" = full ]; then
+        collect sim/fresh 1800 "$T_TOP/build/dev/tarn_sim" run --seed "$T_SEED" --seconds 300 --jobs "$jobs" --keep "$dir"
+    fi
+    collect sim/canaries 1800 "$T_TOP/build/dev/tarn_sim" canaries
     need_build asan || { skipped sim/asan "the asan build failed"; return 0; }
-    collect sim/asan 900 "$T_TOP/build/asan/tarn_sim" run "${asan_plans[@]}" --jobs "$(nproc)" --keep "$dir"
-    # Even every two-thousandth call takes five minutes on two cores, and a standard run has an hour for everything.
-    [ "$T_MODE" = full ] || return 0
-    collect sim/nth 2400 "$T_TOP/build/asan/tarn_sim" nth --jobs "$(nproc)" --stride "$stride"
+    collect sim/asan 1800 "$T_TOP/build/asan/tarn_sim" run --seed 1 --runs 12 --jobs "$jobs" --keep "$dir"
+    # A full run fails each call, and a sample with the sanitizers; a standard one the same sample each time.
+    if [ "$T_MODE" = full ]; then
+        collect sim/nth 3600 "$T_TOP/build/dev/tarn_sim" nth --jobs "$jobs"
+        collect sim/nth-asan 3600 "$T_TOP/build/asan/tarn_sim" nth --jobs "$jobs" --sample 40 --seed "$T_SEED"
+    else
+        collect sim/nth 1800 "$T_TOP/build/dev/tarn_sim" nth --jobs "$jobs" --sample 10 --seed 1
+    fi
 }
