@@ -151,8 +151,20 @@ static int open_locked(obj_overlay *o, const char *path, int flags, int64_t *out
         }
         return -EEXIST;
     }
-    if ((rc < 0 || (write && (flags & O_TRUNC))) && !(n = make(o, path))) {
-        return -ENOMEM;
+    tarn_fs_stat st = {0};
+    bool fresh = !n && rc == 0 && write && !(flags & O_TRUNC); /* known from now on: sizes and pages are kept with the node */
+    int bad = fresh ? o->below->fstat(o->below, below, &st) : 0;
+    if (bad == 0 && (rc < 0 || write) && !(n = make(o, path))) {
+        bad = -ENOMEM;
+    }
+    if (bad < 0) {
+        if (below >= 0) {
+            (void)o->below->close(o->below, below);
+        }
+        return bad;
+    }
+    if (fresh) {
+        n->size = st.size_bytes;
     }
     if (n && rc < 0) {
         n->made = true;
@@ -167,15 +179,6 @@ static int open_locked(obj_overlay *o, const char *path, int flags, int64_t *out
         below = -1;
     }
     o->handles[i] = (handle){.open = true, .below = below, .n = n};
-    if (write && !n) { /* known from now on: sizes and pages are kept with the node */
-        tarn_fs_stat st = {0};
-        rc = o->below->fstat(o->below, below, &st);
-        o->handles[i].n = make(o, path);
-        if (!o->handles[i].n) {
-            return -ENOMEM;
-        }
-        o->handles[i].n->size = st.size_bytes;
-    }
     *out = i;
     return 0;
 }
