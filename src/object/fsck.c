@@ -251,12 +251,13 @@ static tarn_err check_records(fsck *f)
 {
     tarn_err err = TARN_OK;
     for (size_t i = 0; !err && i < f->s->drives_n; i++) {
-        uint64_t unreadable = 0;
+        obj_scan_gaps gaps = {0};
         if (obj_drive_readable(&f->s->drives[i])) {
-            err = obj_records_scan(f->s, &f->s->drives[i], check_record, f, &unreadable);
+            err = obj_records_scan(f->s, &f->s->drives[i], check_record, f, &gaps);
         }
-        if (unreadable > 0) {
-            obj_say(f->to, "drive %s: %llu files without a readable header", f->s->drives[i].path, (unsigned long long)unreadable);
+        if (gaps.headless + gaps.failed > 0) {
+            obj_say(f->to, "drive %s: %llu files without a header, %llu that can't be read", f->s->drives[i].path,
+                    (unsigned long long)gaps.headless, (unsigned long long)gaps.failed);
         }
     }
     return err;

@@ -2,9 +2,9 @@
 /*
  * Making the database again when all its copies are lost.
  *
- *   the newest backup that is whole (or an empty database)
+ *   inventory: every record on every drive; a place that can't be read ends it, and nothing was changed
+ *     → the newest backup that is whole (or an empty database)
  *     → numbers go on far above everything that was ever given out
- *     → inventory: every record on every drive
  *     → what the backup has: versions whose data is gone since (deleted, overwritten) go, the others stay as they are
  *     → what the backup has not: versions are made from records and manifests (adopt.c), oldest first
  *
@@ -14,6 +14,7 @@
  * Invariants:
  *  1. A version that the backup has is dropped only when so many of its shards are known to be gone that it can't be read.
  *  2. Data that a row of the backup's garbage names is not brought back.
+ *  3. Nothing is changed before every record of the drives in use was looked for: what can't be read is not taken for deleted.
  * Memory: some 150 bytes a blob. Threads: the caller's, a plain one; everything is synchronous.
  */
 #include "rebuild.h"
@@ -247,15 +248,22 @@ static tarn_err take_inventory(rebuild *r)
     }
     for (size_t i = 0; !err && i < r->s->drives_n; i++) {
         obj_drive *d = &r->s->drives[i];
-        uint64_t unreadable = 0;
+        obj_scan_gaps gaps = {0};
         if (!obj_drive_readable(d)) {
             r->out_mask[d->set] |= (uint16_t)(1u << d->position);
             continue;
         }
-        err = obj_records_scan(r->s, d, take_record, r, &unreadable);
+        err = obj_records_scan(r->s, d, take_record, r, &gaps);
         err = err ? err : r->err;
-        if (unreadable > 0) {
-            obj_say(r->to, "drive %s: %llu files without a readable header", d->path, (unsigned long long)unreadable);
+        if (gaps.headless > 0) {
+            obj_say(r->to, "drive %s: %llu files without a right header", d->path, (unsigned long long)gaps.headless);
+        }
+        if (!err && gaps.failed > 0) {
+            *r->to->reason = tarn_arena_fmt(r->to->arena,
+                                            "drive %s: %llu files or places can't be read, and what is there would be missing in the "
+                                            "database: nothing was changed. Try again, copy the drive to a new one, or take it out",
+                                            d->path, (unsigned long long)gaps.failed);
+            err = TARN_E_IO;
         }
     }
     obj_say(r->to, "found %llu records of %zu blobs", (unsigned long long)r->out->records, r->blobs_n);
@@ -508,9 +516,9 @@ tarn_err tarn_store_rebuild(const tarn_store_options *opt, const tarn_rebuild_sp
     if (err) {
         return err;
     }
-    err = start_database(&r);
+    err = take_inventory(&r); /* before anything is changed: it may find what can't be read */
     if (!err) {
-        err = take_inventory(&r);
+        err = start_database(&r);
     }
     if (!err) {
         err = reconcile(&r);

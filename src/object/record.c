@@ -120,12 +120,19 @@ bool obj_trailer_parse(const uint8_t *p, size_t n, const obj_blob *b, unsigned s
 }
 
 /* ------------------------------------------------------------------ one record */
+/* All n bytes, or false; *failed: it is not known what is there. */
+static bool get(tarn_file *f, void *mem, size_t n, uint64_t off, bool *failed)
+{
+    int64_t got = mem ? tarn_file_pread_sync(f, mem, n, off) : -ENOMEM;
+    *failed |= got < 0;
+    return got == (int64_t)n;
+}
+
 /* The header at off, in the arena. */
-static bool header_read(tarn_store *s, tarn_file *f, uint64_t off, tarn_arena *a, obj_record *out)
+static bool header_read(tarn_store *s, tarn_file *f, uint64_t off, tarn_arena *a, obj_record *out, bool *failed)
 {
     uint8_t fixed[HEADER_FIXED_BYTES];
-    if (tarn_file_pread_sync(f, fixed, sizeof fixed, off) != (int64_t)sizeof fixed ||
-        memcmp(fixed, header_magic, sizeof header_magic) != 0) {
+    if (!get(f, fixed, sizeof fixed, off, failed) || memcmp(fixed, header_magic, sizeof header_magic) != 0) {
         return false;
     }
     size_t n = le32_at(fixed + 12);
@@ -133,11 +140,11 @@ static bool header_read(tarn_store *s, tarn_file *f, uint64_t off, tarn_arena *a
         return false;
     }
     uint8_t *mem = tarn_arena_alloc(a, n);
-    return mem && tarn_file_pread_sync(f, mem, n, off) == (int64_t)n && obj_record_parse(mem, n, s->deployment_raw, out);
+    return get(f, mem, n, off, failed) && obj_record_parse(mem, n, s->deployment_raw, out);
 }
 
 /* Where the size was not announced the trailer is looked for at the end of the file. */
-static bool trailer_search(tarn_file *f, uint64_t file_bytes, const obj_record *r, tarn_arena *a, obj_trailer *out)
+static bool trailer_search(tarn_file *f, uint64_t file_bytes, const obj_record *r, tarn_arena *a, obj_trailer *out, bool *failed)
 {
     const obj_blob *b = &r->blob;
     uint64_t data = file_bytes > b->head_bytes ? file_bytes - b->head_bytes : 0;
@@ -145,7 +152,7 @@ static bool trailer_search(tarn_file *f, uint64_t file_bytes, const obj_record *
     uint64_t n = TRAILER_FIXED_BYTES + CRC_BYTES + blocks * CRC_BYTES + 2 * OBJ_PAGE_BYTES;
     n = n < data ? n : data;
     uint8_t *mem = n > 0 ? tarn_arena_alloc(a, (size_t)n) : NULL;
-    if (!mem || tarn_file_pread_sync(f, mem, (size_t)n, file_bytes - n) != (int64_t)n) {
+    if (n == 0 || !get(f, mem, (size_t)n, file_bytes - n, failed)) {
         return false;
     }
     for (size_t at = (size_t)n; at-- > 0;) {
@@ -158,16 +165,18 @@ static bool trailer_search(tarn_file *f, uint64_t file_bytes, const obj_record *
     return false;
 }
 
-static bool trailer_read(tarn_store *s, tarn_file *f, const obj_record *r, tarn_arena *a, obj_trailer *out)
+static bool trailer_read(tarn_store *s, tarn_file *f, const obj_record *r, tarn_arena *a, obj_trailer *out, bool *failed)
 {
     const obj_blob *b = &r->blob;
     if (b->size == 0) {
         tarn_fs_stat st;
-        return s->fs->fstat(s->fs, tarn_file_handle(f), &st) == 0 && trailer_search(f, st.size_bytes, r, a, out);
+        int rc = s->fs->fstat(s->fs, tarn_file_handle(f), &st);
+        *failed |= rc < 0;
+        return rc == 0 && trailer_search(f, st.size_bytes, r, a, out, failed);
     }
     size_t n = obj_trailer_bytes(obj_blob_blocks(b));
     uint8_t *mem = tarn_arena_alloc(a, n);
-    return mem && tarn_file_pread_sync(f, mem, n, b->offset + b->head_bytes + obj_record_data_bytes(b)) == (int64_t)n &&
+    return get(f, mem, n, b->offset + b->head_bytes + obj_record_data_bytes(b), failed) &&
            obj_trailer_parse(mem, n, b, r->shard, out) && out->size == b->size;
 }
 
@@ -180,10 +189,12 @@ tarn_err obj_record_read(tarn_store *s, obj_drive *d, const obj_blob *b, tarn_ar
     if (rc < 0) {
         return tarn_err_from_errno(-rc);
     }
-    bool ok = header_read(s, f, b->offset, a, &r) && r.blob.blob_id == b->blob_id && trailer_read(s, f, &r, a, trailer);
+    bool failed = false;
+    bool ok =
+        header_read(s, f, b->offset, a, &r, &failed) && r.blob.blob_id == b->blob_id && trailer_read(s, f, &r, a, trailer, &failed);
     tarn_file_unref(f);
     if (!ok) {
-        return TARN_E_CORRUPT;
+        return failed ? TARN_E_IO : TARN_E_CORRUPT;
     }
     r.blob.size = trailer->size;
     *out = r;
@@ -199,7 +210,7 @@ typedef struct scan {
     tarn_arena *arena;
     uint8_t *window;
     bool stop;
-    uint64_t *unreadable;
+    obj_scan_gaps *gaps;
     /* names of one folder */
     uint64_t (*names)[3];
     size_t names_n, names_cap;
@@ -209,7 +220,8 @@ typedef struct scan {
 static bool offer(scan *sc, tarn_file *f, obj_record *r, uint64_t *end)
 {
     obj_trailer t;
-    bool whole = trailer_read(sc->s, f, r, sc->arena, &t);
+    bool failed = false, whole = trailer_read(sc->s, f, r, sc->arena, &t, &failed);
+    sc->gaps->failed += failed ? 1 : 0;
     if (whole) {
         r->blob.size = t.size;
         *end = r->blob.offset + r->blob.head_bytes + obj_record_data_bytes(&r->blob) + obj_trailer_bytes(obj_blob_blocks(&r->blob));
@@ -225,16 +237,18 @@ static void scan_file(scan *sc, const uint64_t name[3])
     tarn_file *f = NULL;
     obj_record r;
     uint64_t end;
+    bool failed = false;
     if (!obj_path_blob(sc->d, &b, path) || tarn_file_open_sync(sc->s->fs, path, O_RDONLY | O_CLOEXEC, 0, &f) < 0) {
-        ++*sc->unreadable;
+        sc->gaps->failed++;
         return;
     }
     tarn_arena_reset(sc->arena);
-    if (header_read(sc->s, f, 0, sc->arena, &r) && r.blob.cls == OBJ_CLASS_FILE && r.blob.data_id == b.data_id && r.blob.part == b.part &&
+    if (header_read(sc->s, f, 0, sc->arena, &r, &failed) && r.blob.cls == OBJ_CLASS_FILE && r.blob.data_id == b.data_id && r.blob.part == b.part &&
         r.blob.blob_id == b.blob_id) {
         (void)offer(sc, f, &r, &end);
     } else {
-        ++*sc->unreadable;
+        sc->gaps->failed += failed ? 1 : 0;
+        sc->gaps->headless += failed ? 0 : 1;
     }
     tarn_file_unref(f);
 }
@@ -246,7 +260,7 @@ static void scan_segment(scan *sc, uint64_t id)
     uint64_t at = 0, have_off = 0;
     int64_t have = 0;
     if (!obj_path_segment(sc->d, id, path) || tarn_file_open_sync(sc->s->fs, path, O_RDONLY | O_CLOEXEC, 0, &f) < 0) {
-        ++*sc->unreadable;
+        sc->gaps->failed++;
         return;
     }
     while (!sc->stop) {
@@ -260,17 +274,17 @@ static void scan_segment(scan *sc, uint64_t id)
         obj_record r;
         uint64_t end = at + SECTOR_BYTES;
         if (memcmp(sc->window + (at - have_off), header_magic, sizeof header_magic) == 0) {
+            bool failed = false;
             tarn_arena_reset(sc->arena);
-            if (header_read(sc->s, f, at, sc->arena, &r) && r.blob.cls == OBJ_CLASS_SEGMENT && r.blob.segment == id &&
+            if (header_read(sc->s, f, at, sc->arena, &r, &failed) && r.blob.cls == OBJ_CLASS_SEGMENT && r.blob.segment == id &&
                 r.blob.offset == at && r.blob.size > 0) {
                 (void)offer(sc, f, &r, &end);
             }
+            sc->gaps->failed += failed ? 1 : 0;
         }
         at = (end + SECTOR_BYTES - 1) / SECTOR_BYTES * SECTOR_BYTES;
     }
-    if (have < 0) {
-        ++*sc->unreadable;
-    }
+    sc->gaps->failed += have < 0 ? 1 : 0;
     tarn_file_unref(f);
 }
 
@@ -280,6 +294,7 @@ static bool take(scan *sc, uint64_t a, uint64_t b, uint64_t c)
         size_t cap = sc->names_cap ? sc->names_cap * 2 : 1024;
         void *more = cap <= NAMES_MAX ? tarn_realloc(sc->names, cap * sizeof sc->names[0]) : NULL;
         if (!more) {
+            sc->gaps->failed++;
             return false;
         }
         sc->names = more;
@@ -316,7 +331,7 @@ static void scan_folder(scan *sc, const char *path, bool (*taker)(void *ctx, con
     sc->names_n = 0;
     int rc = sc->s->fs->list(sc->s->fs, path, taker, sc);
     if (rc < 0 && rc != -ENOENT) {
-        ++*sc->unreadable;
+        sc->gaps->failed++;
     }
     for (size_t i = 0; i < sc->names_n && !sc->stop; i++) {
         if (taker == take_blob) {
@@ -327,10 +342,10 @@ static void scan_folder(scan *sc, const char *path, bool (*taker)(void *ctx, con
     }
 }
 
-tarn_err obj_records_scan(tarn_store *s, obj_drive *d, obj_record_fn fn, void *ctx, uint64_t *unreadable)
+tarn_err obj_records_scan(tarn_store *s, obj_drive *d, obj_record_fn fn, void *ctx, obj_scan_gaps *gaps)
 {
     char path[TARN_PATH_BYTES_MAX];
-    scan sc = {.s = s, .d = d, .fn = fn, .ctx = ctx, .unreadable = unreadable};
+    scan sc = {.s = s, .d = d, .fn = fn, .ctx = ctx, .gaps = gaps};
     sc.arena = tarn_arena_new(16u << 20);
     sc.window = tarn_malloc(WINDOW_BYTES);
     tarn_err err = sc.arena && sc.window ? TARN_OK : TARN_E_NO_MEMORY;

@@ -73,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     tarn_store *s = tarn_calloc(1, sizeof *s);
     obj_drive d = {.path = drive_path};
     unsigned found = 0;
-    uint64_t unreadable = 0;
+    obj_scan_gaps gaps = {0};
     TARN_ASSERT(sim != NULL && p != NULL && s != NULL);
     if (n > 0)
         memcpy(p, data, n);
@@ -82,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     mend_trailers(p, n);
     s->fs = tarn_sim_fs(sim);
     write_segment(s->fs, p, n);
-    TARN_ASSERT(obj_records_scan(s, &d, look, &found, &unreadable) == TARN_OK);
+    TARN_ASSERT(obj_records_scan(s, &d, look, &found, &gaps) == TARN_OK);
     TARN_ASSERT(found <= n / SECTOR_BYTES + 1);
     tarn_free(s);
     tarn_free(p);
