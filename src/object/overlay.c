@@ -94,28 +94,40 @@ static page **slot(obj_overlay *o, uint32_t id, uint64_t number)
     return p;
 }
 
+/* A call may read less than there is: on to n, or the end. */
+static int64_t read_below(const obj_overlay *o, const handle *h, uint8_t *mem, size_t n, uint64_t off)
+{
+    size_t have = 0;
+    int64_t got = h->below >= 0 ? 1 : 0;
+    while (got > 0 && have < n) {
+        got = o->below->pread(o->below, h->below, mem + have, n - have, off + have);
+        have += got > 0 ? (size_t)got : 0;
+    }
+    return got < 0 ? got : (int64_t)have;
+}
+
 /* The page as it is now; a new one is filled from below. */
-static page *page_for_write(obj_overlay *o, handle *h, uint64_t number)
+static int page_for_write(obj_overlay *o, const handle *h, uint64_t number, page **out)
 {
     page **at = slot(o, h->n->id, number);
+    *out = *at;
     if (*at) {
-        return *at;
+        return 0;
     }
-    if (o->bytes + sizeof(page) > OVERLAY_BYTES_MAX) {
-        return NULL;
-    }
-    page *p = tarn_calloc(1, sizeof *p);
+    page *p = o->bytes + sizeof(page) > OVERLAY_BYTES_MAX ? NULL : tarn_calloc(1, sizeof *p);
     if (!p) {
-        return NULL;
+        return -ENOSPC;
+    }
+    int64_t got = read_below(o, h, p->bytes, OVERLAY_PAGE_BYTES, number * OVERLAY_PAGE_BYTES);
+    if (got < 0) {
+        tarn_free(p);
+        return (int)got;
     }
     p->node = h->n->id;
     p->number = number;
-    if (h->below >= 0) {
-        (void)o->below->pread(o->below, h->below, p->bytes, OVERLAY_PAGE_BYTES, number * OVERLAY_PAGE_BYTES);
-    }
-    *at = p;
+    *out = *at = p;
     o->bytes += sizeof *p;
-    return p;
+    return 0;
 }
 
 /* ------------------------------------------------------------------ files */
@@ -225,7 +237,7 @@ static int64_t fs_pread(tarn_fs *fs, int64_t h, void *buf, size_t n, uint64_t of
         if (p) {
             memcpy((uint8_t *)buf + at, p->bytes + from, run);
         } else {
-            int64_t got = x.below >= 0 ? o->below->pread(o->below, x.below, (uint8_t *)buf + at, run, off + at) : 0;
+            int64_t got = read_below(o, &x, (uint8_t *)buf + at, run, off + at);
             if (got < 0) {
                 pthread_mutex_unlock(&o->lock);
                 return got;
@@ -246,10 +258,11 @@ static int64_t fs_pwrite(tarn_fs *fs, int64_t h, const void *buf, size_t n, uint
     for (size_t at = 0; at < n;) {
         size_t from = (size_t)((off + at) % OVERLAY_PAGE_BYTES);
         size_t run = OVERLAY_PAGE_BYTES - from < n - at ? OVERLAY_PAGE_BYTES - from : n - at;
-        page *p = page_for_write(o, x, (off + at) / OVERLAY_PAGE_BYTES);
-        if (!p) {
+        page *p;
+        int rc = page_for_write(o, x, (off + at) / OVERLAY_PAGE_BYTES, &p);
+        if (rc < 0) {
             pthread_mutex_unlock(&o->lock);
-            return -ENOSPC;
+            return rc;
         }
         memcpy(p->bytes + from, (const uint8_t *)buf + at, run);
         at += run;
@@ -278,10 +291,9 @@ static int fs_truncate(tarn_fs *fs, int64_t h, uint64_t size)
     handle *x = handle_of(o, h);
     for (uint64_t at = size; rc == 0 && at < x->n->size;) {
         size_t from = (size_t)(at % OVERLAY_PAGE_BYTES);
-        page *p = page_for_write(o, x, at / OVERLAY_PAGE_BYTES);
-        if (!p) {
-            rc = -ENOSPC;
-        } else {
+        page *p;
+        rc = page_for_write(o, x, at / OVERLAY_PAGE_BYTES, &p);
+        if (rc == 0) {
             memset(p->bytes + from, 0, OVERLAY_PAGE_BYTES - from);
         }
         at += OVERLAY_PAGE_BYTES - from;

@@ -134,7 +134,7 @@ static tarn_err do_fsck(run *r, bool faultless)
     tarn_store_options o = run_options(r);
     tarn_fsck_report f = {0};
     tarn_err err = tarn_store_fsck(&o, &to, &f);
-    uint64_t lost = f.lost + f.tables_lost + f.database_problems, damaged = f.damaged + f.waiting;
+    uint64_t lost = f.lost + f.tables_lost + f.database_problems, damaged = f.damaged + f.waiting + f.database_bad_pages;
     if (!err && lost > 0 && (faultless || r->plan->drives_n > 1))
         run_fail(r, "the check finds %llu lost", (unsigned long long)lost);
     if (!err && faultless && (damaged > 0 || f.versions == 0 || f.tables == 0))
