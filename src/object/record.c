@@ -176,8 +176,8 @@ static bool trailer_read(tarn_store *s, tarn_file *f, const obj_record *r, tarn_
     }
     size_t n = obj_trailer_bytes(obj_blob_blocks(b));
     uint8_t *mem = tarn_arena_alloc(a, n);
-    return get(f, mem, n, b->offset + b->head_bytes + obj_record_data_bytes(b), failed) &&
-           obj_trailer_parse(mem, n, b, r->shard, out) && out->size == b->size;
+    return get(f, mem, n, b->offset + b->head_bytes + obj_record_data_bytes(b), failed) && obj_trailer_parse(mem, n, b, r->shard, out) &&
+           out->size == b->size;
 }
 
 tarn_err obj_record_read(tarn_store *s, obj_drive *d, const obj_blob *b, tarn_arena *a, obj_record *out, obj_trailer *trailer)
@@ -190,8 +190,7 @@ tarn_err obj_record_read(tarn_store *s, obj_drive *d, const obj_blob *b, tarn_ar
         return tarn_err_from_errno(-rc);
     }
     bool failed = false;
-    bool ok =
-        header_read(s, f, b->offset, a, &r, &failed) && r.blob.blob_id == b->blob_id && trailer_read(s, f, &r, a, trailer, &failed);
+    bool ok = header_read(s, f, b->offset, a, &r, &failed) && r.blob.blob_id == b->blob_id && trailer_read(s, f, &r, a, trailer, &failed);
     tarn_file_unref(f);
     if (!ok) {
         return failed ? TARN_E_IO : TARN_E_CORRUPT;
@@ -243,8 +242,8 @@ static void scan_file(scan *sc, const uint64_t name[3])
         return;
     }
     tarn_arena_reset(sc->arena);
-    if (header_read(sc->s, f, 0, sc->arena, &r, &failed) && r.blob.cls == OBJ_CLASS_FILE && r.blob.data_id == b.data_id && r.blob.part == b.part &&
-        r.blob.blob_id == b.blob_id) {
+    if (header_read(sc->s, f, 0, sc->arena, &r, &failed) && r.blob.cls == OBJ_CLASS_FILE && r.blob.data_id == b.data_id &&
+        r.blob.part == b.part && r.blob.blob_id == b.blob_id) {
         (void)offer(sc, f, &r, &end);
     } else {
         sc->gaps->failed += failed ? 1 : 0;
