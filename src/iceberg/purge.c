@@ -117,23 +117,26 @@ static bool check_overlap(void *ctx, const tarn_entity_row *row)
     return !o->found;
 }
 
-/* Does any entity of the warehouse lie in, around or at the location? True when it can't be told. */
-static bool overlapped(purge *p)
+/* Does any entity of the warehouse lie in, around or at the location? A namespace that is dropped meanwhile holds none. */
+static tarn_err overlapped(purge *p, bool *yes)
 {
     overlap o = {.location = p->entity};
     paths l = {.a = p->a, .cap = PURGE_NAMESPACES_MAX};
     l.p = TARN_ARENA_ARRAY(p->a, tarn_str, l.cap);
     l.ids = TARN_ARENA_ARRAY(p->a, uint64_t, l.cap);
     if (!l.p || !l.ids)
-        return true;
+        return TARN_E_NO_MEMORY;
     tarn_err err = tarn_meta_ns_list(p->ice->meta, p->bucket_id, TARN_STR(""), TARN_STR(""), collect_ns, &l);
     for (size_t i = 0; err == TARN_OK && !l.failed && !o.found && i < l.n; i++) {
         for (int kind = TARN_ENTITY_TABLE; kind <= TARN_ENTITY_VIEW && err == TARN_OK; kind++)
             err = tarn_meta_entity_list(p->ice->meta, p->bucket_id, l.ids[i], (tarn_entity_kind)kind, TARN_STR(""), check_overlap, &o);
         if (err == TARN_OK)
             err = tarn_meta_ns_list(p->ice->meta, p->bucket_id, l.p[i], TARN_STR(""), collect_ns, &l);
+        if (err == TARN_E_ICE_NO_NAMESPACE)
+            err = TARN_OK;
     }
-    return err != TARN_OK || l.failed || o.found;
+    *yes = o.found;
+    return err == TARN_OK && l.failed ? TARN_E_LIMIT : err;
 }
 
 /* ------------------------------------------------------------------ deleting */
@@ -224,7 +227,10 @@ static void run(purge *p)
     tarn_err err = tarn_meta_bucket_get_id(p->ice->meta, NULL, p->bucket_id, p->a, &bucket);
     if (err == TARN_OK)
         err = delete_named(p, &bucket);
-    if (err == TARN_OK && p->prefix.n > 0 && !overlapped(p))
+    bool shared = false;
+    if (err == TARN_OK && p->prefix.n > 0)
+        err = overlapped(p, &shared);
+    if (err == TARN_OK && p->prefix.n > 0 && !shared)
         err = delete_below(p, &bucket);
     if (err != TARN_OK || p->failed > 0)
         tarn_logf(TARN_LOG_WARN, "purge of a dropped table is not complete", "%.*s: %llu objects deleted, %llu left (%s)",

@@ -341,6 +341,27 @@ def purge_frees_the_files_and_no_others():
     true(C.keys(WH, prefix=inner["location"].split("/", 3)[3]), "keeps the files")
 
 
+@case
+def a_purge_goes_on_while_namespaces_are_dropped():
+    """The purge looks through all namespaces for tables that lie in between: one that is gone by then holds none."""
+    b = C.new_bucket()
+    eq(C.catalog("POST", "/v1/warehouses", {"name": b, "upgrade-existing": True}).status, 200, "warehouse")
+    root, schema = f"/v1/{b}/namespaces", {"type": "struct", "fields": []}
+    many = [f"m{k}" for k in range(300)]
+    for n in ["a", *many]:
+        eq(C.catalog("POST", root, {"namespace": [n]}).status, 200, n)
+    for i in range(10):
+        eq(C.catalog("POST", root, {"namespace": ["z"]}).status, 200, "the one that is looked at last")
+        t = C.catalog("POST", f"{root}/a/tables", {"name": "t", "schema": schema})
+        eq(t.status, 200, "table")
+        eq(C.put(b, t.json()["metadata"]["location"].split("/", 3)[3] + "/data/f", b"x").status, 200, "data")
+        eq(C.catalog("DELETE", f"{root}/a/tables/t", query={"purgeRequested": "true"}).status, 204, "purge")
+        eq(C.catalog("DELETE", f"{root}/z").status, 204, "drop")
+    for n in ["a", *many]:
+        eq(C.catalog("DELETE", f"{root}/{n}").status, 204, f"drop {n}")
+    eq(C.catalog("DELETE", "/v1/warehouses/" + b).status, 204, "nothing is left")
+
+
 # ---------------------------------------------------------------------------------------------- races
 def in_threads(n, work):
     errors, threads = [], []
