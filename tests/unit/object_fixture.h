@@ -160,24 +160,31 @@ static inline uint8_t fx_byte(uint64_t seed, uint64_t i)
     return (uint8_t)(x >> (8 * (i % 8)));
 }
 
+/* Hands over the next bytes of the stream, piece_max of them at the most. */
+static inline tarn_err fx_put_piece(tarn_put *p, uint64_t seed, uint64_t *at, uint64_t size, size_t piece_max)
+{
+    uint8_t *buf = NULL;
+    size_t cap = 0;
+    tarn_err err = tarn_put_reserve(p, &buf, &cap);
+    if (err) {
+        return err;
+    }
+    size_t n = cap < size - *at ? cap : (size_t)(size - *at);
+    n = n > piece_max ? piece_max : n;
+    for (size_t i = 0; i < n; i++) {
+        buf[i] = fx_byte(seed, *at + i);
+    }
+    *at += n;
+    return tarn_put_advance(p, n);
+}
+
 static inline tarn_err fx_put_spec(fx *f, const tarn_put_spec *spec, uint64_t seed, uint64_t size, tarn_put_result *out)
 {
     tarn_put *p = NULL;
     tarn_err err = tarn_put_begin(f->s, spec, f->arena, &p);
     uint64_t at = 0;
     while (!err && at < size) {
-        uint8_t *buf = NULL;
-        size_t cap = 0;
-        err = tarn_put_reserve(p, &buf, &cap);
-        if (!err) {
-            size_t n = cap < size - at ? cap : (size_t)(size - at);
-            n = n > 100000 ? 100000 : n; /* as a socket would */
-            for (size_t i = 0; i < n; i++) {
-                buf[i] = fx_byte(seed, at + i);
-            }
-            err = tarn_put_advance(p, n);
-            at += n;
-        }
+        err = fx_put_piece(p, seed, &at, size, 100000); /* as a socket would */
     }
     if (err) {
         tarn_put_abort(p);

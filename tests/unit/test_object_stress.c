@@ -63,15 +63,7 @@ static void act_put(actor *a, unsigned k, fx *f)
     tarn_put_result r;
     assert_int_equal(tarn_put_begin(f->s, &spec, f->arena, &p), TARN_OK);
     for (uint64_t at = 0; at < size;) {
-        uint8_t *buf = NULL;
-        size_t cap = 0;
-        assert_int_equal(tarn_put_reserve(p, &buf, &cap), TARN_OK);
-        size_t n = cap < size - at ? cap : (size_t)(size - at);
-        for (size_t i = 0; i < n; i++) {
-            buf[i] = fx_byte(seed, at + i);
-        }
-        assert_int_equal(tarn_put_advance(p, n), TARN_OK);
-        at += n;
+        assert_int_equal(fx_put_piece(p, seed, &at, size, SIZE_MAX), TARN_OK);
         if (next(a) % 4 == 0) {
             tarn_fiber_yield();
         }
