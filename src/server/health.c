@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * `tarn health [URL]`: asks a server whether it is ready, for the health check of a container that has no other tool in it.
- * Status 0 when it answers 200 within the time, else 1 with a word why. Plain blocking sockets on the main thread.
+ * `tarn health [[--url] URL]`: asks a server whether it is ready, for the health check of a container that has no other tool
+ * in it. The URL may stand alone, or behind --url as in `tarn admin`. Status 0 when it answers 200 within the time, else 1 with a word why.
+ * Plain blocking sockets on the main thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -87,7 +88,7 @@ static int ask(const tarn_addr *to, const target *t, tarn_arena *arena)
     return (int)status;
 }
 
-tarn_exit tarn_health_command(const char *url)
+static tarn_exit health(const char *url)
 {
     tarn_arena *arena = tarn_arena_new(1u << 20);
     target t = {.path = TARN_STR("/minio/health/ready")};
@@ -116,4 +117,24 @@ tarn_exit tarn_health_command(const char *url)
     }
     tarn_arena_free(arena);
     return x;
+}
+
+tarn_exit tarn_health_command(int words_n, char *const *words)
+{
+    const char *url = NULL;
+    for (int i = 0; i < words_n; i++) {
+        bool flag = strcmp(words[i], "--url") == 0;
+        if (flag && i + 1 == words_n) {
+            return tarn_complain(TARN_EXIT_USAGE, "--url needs a URL; usage: " TARN_HEALTH_USAGE);
+        }
+        if (!flag && words[i][0] == '-') {
+            return tarn_complain(TARN_EXIT_USAGE, "unknown option %s; usage: " TARN_HEALTH_USAGE, words[i]);
+        }
+        if (url != NULL) {
+            return tarn_complain(TARN_EXIT_USAGE, "more than one URL; usage: " TARN_HEALTH_USAGE);
+        }
+        i += flag ? 1 : 0;
+        url = words[i];
+    }
+    return health(url);
 }

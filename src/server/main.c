@@ -64,7 +64,12 @@ int main(int argc, char **argv)
         return (int)tarn_admin_command(argc - 2, argv + 2);
     }
     if (strcmp(command, "health") == 0) {
-        return (int)tarn_health_command(argc > 2 ? argv[2] : NULL);
+        for (int i = 2; i < argc; i++) {
+            if (is(argv[i], "--help", "-h")) {
+                return (int)help(NULL);
+            }
+        }
+        return (int)tarn_health_command(argc - 2, argv + 2);
     }
     (void)fprintf(stderr, "tarn: unknown command \"%s\"; \"tarn help\" lists them\n", command);
     return TARN_EXIT_USAGE;

@@ -29,8 +29,7 @@ static const struct {
 };
 
 static const char usage[] = "tarn server [--address HOST:PORT] [--config FILE] [OPTIONS] DRIVE...\n"
-                            "tarn admin COMMAND [OPTIONS] [DRIVE...]\n"
-                            "tarn health [URL]\n"
+                            "tarn admin COMMAND [OPTIONS] [DRIVE...]\n" TARN_HEALTH_USAGE "\n"
                             "tarn version\n"
                             "tarn help [TOPIC | --man | --configuration]\n";
 

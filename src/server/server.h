@@ -95,8 +95,9 @@ void tarn_notify(const char *text);
 void tarn_banner(const tarn_server *s);
 void tarn_server_url(const tarn_server *s, tarn_sb *b); /* how a client on this machine reaches it */
 
-/* health.c: `tarn health [URL]` */
-tarn_exit tarn_health_command(const char *url);
+/* health.c: `tarn health`; the words behind it. */
+#define TARN_HEALTH_USAGE "tarn health [[--url] URL]"
+tarn_exit tarn_health_command(int words_n, char *const *words);
 
 /* server.c: `tarn server …` */
 tarn_exit tarn_server_command(int words_n, char *const *words);

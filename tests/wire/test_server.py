@@ -215,6 +215,7 @@ def volumes_and_ellipses():
             p.terminate()
             eq(p.wait(40), 0, "exit status")
         true("--console-address" in open(f"{f}/log", encoding="utf-8").read(), "the console address is warned of")
+        true("There is no web console" in " ".join(run("help", "server").stdout.split()), "and the help says that it has no effect")
 
 
 @case
@@ -267,7 +268,12 @@ def the_health_command():
         eq(run("health", env={"TARN_ADDRESS": f":{d.port}"}).returncode, 0, "by the address that the server has")
         r = run("health", d.endpoint + "/minio/health/none")
         true(r.returncode == 1 and "answers 4" in r.stderr, f"another status: {r.stderr}")
-        eq(run("health", "ftp://x").returncode, 2, "no URL")
+        eq(run("health", "--url", d.endpoint).returncode, 0, "by URL behind --url, as the admin commands take it")
+        for words in (("ftp://x",), ("--url", "ftp://x"), ("--url",), ("--uri", d.endpoint), (d.endpoint, d.endpoint), ("--url", "--url", d.endpoint)):
+            r = run("health", *words)
+            true(r.returncode == 2 and r.stderr.strip(), f"a wrong command line: {words}: {r.returncode} {r.stderr}")
+        for words in (("help",), ("health", "--help")):
+            true("tarn health [[--url] URL]" in run(*words).stdout, f"both forms are in the help: {words}")
     r = run("health", f"http://127.0.0.1:{free_port()}")
     true(r.returncode == 1 and r.stderr.strip(), "nobody there")
 
