@@ -50,6 +50,8 @@ tarn_err tarn_meta_open(const tarn_meta_options *opt, tarn_meta **out);
 tarn_err tarn_meta_checkpoint(tarn_meta *m); /* all of the WAL into the database; from any thread */
 void tarn_meta_close(tarn_meta *m);          /* waits for the committer, checkpoints */
 size_t tarn_meta_copies_good(const tarn_meta *m);
+/* Is that copy still written? It is not after a failure of its own: a full drive's goes out too, when the others suffice. */
+bool tarn_meta_copy_good(const tarn_meta *m, size_t dir_index);
 /* Had the copy in opt.dirs[dir_index] missed commits when the store was opened (it has been brought up since)? */
 bool tarn_meta_copy_behind(const tarn_meta *m, size_t dir_index);
 /*

@@ -285,6 +285,14 @@ size_t tarn_meta_copies_n(const tarn_meta *m)
     return meta_vfs_mirror(m->vfs)->n;
 }
 
+bool tarn_meta_copy_good(const tarn_meta *m, size_t dir_index)
+{
+    const meta_mirror *v = meta_vfs_mirror(m->vfs);
+
+    TARN_ASSERT(dir_index < v->n);
+    return atomic_load(&v->copies[dir_index].good);
+}
+
 bool tarn_meta_copy_behind(const tarn_meta *m, size_t dir_index)
 {
     const meta_mirror *v = meta_vfs_mirror(m->vfs);

@@ -906,6 +906,41 @@ tarn_err obj_drive_rejoin(tarn_store *s, obj_drive *d, obj_look look)
     return TARN_OK;
 }
 
+bool obj_drive_lacks_copy(tarn_store *s, const obj_drive *d)
+{
+    if (!obj_drive_writable(d)) {
+        return false;
+    }
+    for (size_t i = 0; i < tarn_meta_copies_n(s->meta); i++) {
+        if (&s->drives[s->meta_drives[i]] == d && tarn_meta_copy_good(s->meta, i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+tarn_err obj_drive_copy_again(tarn_store *s, obj_drive *d)
+{
+    char path[TARN_PATH_BYTES_MAX];
+    tarn_fs_space space;
+    if (!obj_drive_lacks_copy(s, d)) {
+        return TARN_OK;
+    }
+    size_t copy = tarn_meta_copies_n(s->meta);
+    if (copy >= OBJ_DRIVES_MAX || !obj_path(d, "meta", path)) {
+        return TARN_E_LIMIT;
+    }
+    int rc = s->fs->space(s->fs, d->path, &space);
+    if (rc < 0) {
+        return tarn_err_from_errno(-rc);
+    }
+    if (space.free_bytes < OBJ_COPY_ROOM_BYTES_MIN) {
+        return TARN_E_DISK_FULL;
+    }
+    s->meta_drives[copy] = (size_t)(d - s->drives);
+    return tarn_meta_copy_join(s->meta, path);
+}
+
 void obj_drives_close(tarn_store *s)
 {
     for (size_t i = 0; i < s->drives_n; i++) {

@@ -223,6 +223,13 @@ obj_look obj_drive_look(tarn_store *s, const obj_drive *d);
 /* A drive that is not used (blank, or ours) is used again: locked, marked to be filled, with a copy of the database. Synchronous. */
 void obj_drive_drop_copies(tarn_store *s, const obj_drive *d); /* what is still open of its folder */
 tarn_err obj_drive_rejoin(tarn_store *s, obj_drive *d, obj_look look);
+/*
+ * A drive that is in use has lost its copy of the database without a failure of its own (it was full): it gets one again when
+ * there is room. OK too when nothing was to be done; DISK_FULL while there is no room. Synchronous.
+ */
+#define OBJ_COPY_ROOM_BYTES_MIN (64u << 20)
+bool obj_drive_lacks_copy(tarn_store *s, const obj_drive *d);
+tarn_err obj_drive_copy_again(tarn_store *s, obj_drive *d);
 /* A drive that is in use had missed commits: it is filled again. */
 tarn_err obj_drive_stale(tarn_store *s, obj_drive *d);
 tarn_err obj_drive_filled(tarn_store *s, obj_drive *d);

@@ -6,6 +6,8 @@
  *   in use ──identity gone, or another's──▶ FAILED (vanished) ──there again, or blank──▶ NEW (being filled) ──▶ OK
  *   MISSING at the start ──there, or blank──▶ NEW
  *
+ * A drive that is in use and has lost its copy of the database (it was full) gets one again as soon as there is room.
+ *
  * A drive that was taken out by an error of its own stays out while it is the same drive: an error is not retried. A blank one
  * in its place is used.
  *
@@ -49,6 +51,12 @@ bool obj_file_deleted(tarn_store *s, obj_drive *d, const tarn_file *f)
     return rc < 0 || st.nameless;
 }
 
+static void copy_again_now(void *arg)
+{
+    look_job *j = arg;
+    j->err = obj_drive_copy_again(j->s, j->d);
+}
+
 static bool may_come_back(const obj_drive *d, obj_look look)
 {
     int state = atomic_load(&d->state);
@@ -63,12 +71,33 @@ static bool may_come_back(const obj_drive *d, obj_look look)
     }
 }
 
-static void watch_one(tarn_store *s, obj_drive *d, unsigned *rest)
+typedef struct watched {
+    unsigned rest, copy_rest; /* looks until the drive, its copy, is tried again */
+} watched;
+
+static void watch_copy(tarn_store *s, obj_drive *d, watched *w)
+{
+    look_job j = {.s = s, .d = d};
+    if (w->copy_rest > 0) {
+        w->copy_rest--;
+        return;
+    }
+    if (!obj_drive_lacks_copy(s, d)) {
+        return;
+    }
+    obj_offload(s, copy_again_now, &j);
+    w->copy_rest = j.err ? WATCH_RETRY_LOOKS : 0;
+    if (j.err) {
+        tarn_log(TARN_LOG_WARN, "drive without a copy of the metadata", "drive", d->path, "error", tarn_err_get(j.err)->name, NULL);
+    }
+}
+
+static void watch_one(tarn_store *s, obj_drive *d, watched *w)
 {
     look_job j = {.s = s, .d = d};
     bool used = obj_drive_readable(d);
-    if (*rest > 0) {
-        --*rest;
+    if (w->rest > 0) {
+        w->rest--;
         return;
     }
     obj_offload(s, look_now, &j);
@@ -82,12 +111,16 @@ static void watch_one(tarn_store *s, obj_drive *d, unsigned *rest)
     if (!used && j.look == OBJ_LOOK_NONE) {
         d->vanished = true;
     }
-    if (used || !may_come_back(d, j.look) || !tarn_store_writable(s)) {
+    if (used) {
+        watch_copy(s, d, w);
+        return;
+    }
+    if (!may_come_back(d, j.look) || !tarn_store_writable(s)) {
         return;
     }
     obj_offload(s, rejoin_now, &j);
     if (j.err) {
-        *rest = WATCH_RETRY_LOOKS;
+        w->rest = WATCH_RETRY_LOOKS;
         tarn_log(TARN_LOG_WARN, "drive cannot be used yet", "drive", d->path, "error", tarn_err_get(j.err)->name, NULL);
     }
 }
@@ -96,7 +129,8 @@ void obj_watch_main(void *arg)
 {
     tarn_store *s = arg;
     obj_background *b = s->background;
-    unsigned rest[OBJ_DRIVES_MAX] = {0}, naps = 0;
+    watched drives[OBJ_DRIVES_MAX] = {{0}};
+    unsigned naps = 0;
     while (!atomic_load(&b->stop) && !tarn_loop_stopping(b->loop)) {
         tarn_sleep_ms(WATCH_NAP_MS);
         if (++naps < WATCH_PERIOD_MS / WATCH_NAP_MS) {
@@ -104,7 +138,7 @@ void obj_watch_main(void *arg)
         }
         naps = 0;
         for (size_t i = 0; i < s->drives_n && !atomic_load(&b->stop); i++) {
-            watch_one(s, &s->drives[i], &rest[i]);
+            watch_one(s, &s->drives[i], &drives[i]);
         }
     }
 }

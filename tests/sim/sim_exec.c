@@ -718,7 +718,8 @@ static bool excused(const exec *x)
         return true;
     if (reads)
         return false;
-    return (r->full && x->got == TARN_E_DISK_FULL) || !run_must_write(r);
+    /* A copy of the database that found no room is out until there is some: with those of broken drives the quorum may go. */
+    return (r->full && (x->got == TARN_E_DISK_FULL || x->got == TARN_E_QUORUM_WRITE)) || !run_must_write(r);
 }
 
 static void check_put_result(exec *x)

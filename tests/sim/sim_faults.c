@@ -5,6 +5,8 @@
  */
 #include "sim.h"
 
+#include <stdio.h>
+
 unsigned run_affected_n(const run *r)
 {
     return (unsigned)__builtin_popcount(r->affected);
@@ -75,6 +77,21 @@ static void all_full(run *r, bool full)
             tarn_sim_set_fault(r->sim, i, full ? &f : NULL);
     }
     r->full = full;
+}
+
+/* What the watch does once there is room. */
+static void room(run *r)
+{
+    all_full(r, false);
+    for (size_t i = 0; i < r->s->drives_n; i++) {
+        obj_drive *d = &r->s->drives[i];
+        bool lacks = obj_drive_lacks_copy(r->s, d);
+        tarn_err err = obj_drive_copy_again(r->s, d);
+        if (lacks && r->verbose)
+            (void)printf("     a copy again on drive %zu: %s\n", i, tarn_err_get(err)->name);
+        if (err && !tarn_sim_power_lost(r->sim) && !r->affected)
+            run_fail(r, "no copy again though there is room: %s", tarn_err_get(err)->name);
+    }
 }
 
 static void heal_faults(run *r)
@@ -228,7 +245,7 @@ void fault_do(run *r, const sim_op *op)
         break;
     case OP_ROOM:
         if (r->full)
-            all_full(r, false);
+            room(r);
         break;
     case OP_HEAL:
         heal(r);

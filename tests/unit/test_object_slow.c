@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A drive that hangs for seconds: writes go on without it after a second at the most, then at once; reads go round it; what it
- * missed is made up for when it is quick again. And one that vanishes and comes back, blank, while the store is open.
+ * missed is made up for when it is quick again. One that vanishes and comes back, blank, while the store is open. And one that
+ * is full for a while: its copy of the database goes out, and comes back when there is room.
  */
 #include "object_fixture.h"
 
@@ -192,8 +193,103 @@ static void test_replaced_while_open(void **state)
     fx_end(&f);
 }
 
+/* ------------------------------------------------------------------ full for a while */
+#define FULL_WAIT_MS 15000 /* the watch tries again after ten seconds at the most */
+
+static atomic_bool full_now, no_room;
+static char full_meta[512];
+static atomic_bool is_full[HANDLES_MAX];
+static tarn_fs filling;
+
+static int filling_open(tarn_fs *fs, const char *path, int flags, int mode, int64_t *handle)
+{
+    int rc = tarn_fs_posix()->open(fs, path, flags, mode, handle);
+    if (rc == 0) {
+        assert_true(*handle < HANDLES_MAX);
+        atomic_store(&is_full[*handle], strncmp(path, full_meta, strlen(full_meta)) == 0);
+    }
+    return rc;
+}
+
+static int64_t filling_pwrite(tarn_fs *fs, int64_t handle, const void *buf, size_t n, uint64_t off)
+{
+    if (atomic_load(&full_now) && atomic_load(&is_full[handle])) {
+        return -ENOSPC;
+    }
+    return tarn_fs_posix()->pwrite(fs, handle, buf, n, off);
+}
+
+static int filling_space(tarn_fs *fs, const char *path, tarn_fs_space *out)
+{
+    int rc = tarn_fs_posix()->space(fs, path, out);
+    if (rc == 0 && atomic_load(&no_room)) {
+        out->free_bytes = OBJ_COPY_ROOM_BYTES_MIN - 1;
+    } else if (rc == 0) {
+        out->free_bytes = OBJ_COPY_ROOM_BYTES_MIN;
+    }
+    return rc;
+}
+
+static void full_body(fx *f)
+{
+    obj_drive *d = &f->s->drives[1];
+    fx_bucket(f, "bucket", TARN_VERSIONING_OFF);
+    atomic_store(&full_now, true);
+    atomic_store(&no_room, true);
+    (void)fx_put(f, "while-full", 1, 1000, true);
+    assert_int_equal(tarn_meta_copies_good(f->s->meta), 3);
+    assert_int_equal(atomic_load(&d->state), TARN_DRIVE_OK);
+    assert_true(obj_drive_lacks_copy(f->s, d));
+    assert_int_equal(obj_drive_copy_again(f->s, d), TARN_E_DISK_FULL);
+    atomic_store(&no_room, false); /* it says that there is room, and there is none */
+    assert_int_equal(obj_drive_copy_again(f->s, d), TARN_E_DISK_FULL);
+    assert_int_equal(tarn_meta_copies_good(f->s->meta), 3);
+    (void)fx_put(f, "after-a-try", 2, 1000, true);
+
+    atomic_store(&full_now, false);
+    assert_int_equal(tarn_store_start_background(f->s, tarn_loop_current()), TARN_OK);
+    for (unsigned ms = 0; tarn_meta_copies_good(f->s->meta) < 4 && ms < FULL_WAIT_MS; ms += 100) {
+        tarn_sleep_ms(100);
+    }
+    assert_int_equal(tarn_meta_copies_good(f->s->meta), 4);
+    assert_false(obj_drive_lacks_copy(f->s, d));
+    assert_int_equal(obj_drive_copy_again(f->s, d), TARN_OK);
+    (void)fx_put(f, "with-room", 3, 1000, true);
+    tarn_store_stop_background(f->s);
+}
+
+static void test_full_for_a_while(void **state)
+{
+    fx f;
+    tarn_sb b;
+    (void)state;
+    fx_init(&f, 4);
+    filling = *tarn_fs_posix();
+    filling.open = filling_open;
+    filling.pwrite = filling_pwrite;
+    filling.space = filling_space;
+    f.fs = &filling;
+    tarn_sb_init_fixed(&b, full_meta, sizeof full_meta);
+    tarn_sb_fmt(&b, "%s/tarn/meta/", f.drives[1]);
+    fx_open(&f);
+    assert_true(fx_on_loop(TARN_IO_THREADS, full_body, &f));
+    fx_close(&f);
+    for (size_t i = 0; i < 4; i++) { /* its copy is the first one that is left, and has it all */
+        if (i % 2 == 0) {
+            fx_rm(fx_fmt("%s/tarn/meta", f.drives[i]));
+        }
+    }
+    fx_open(&f);
+    fx_reload_bucket(&f, "bucket");
+    fx_check(&f, "while-full", 1, 1000);
+    fx_check(&f, "after-a-try", 2, 1000);
+    fx_check(&f, "with-room", 3, 1000);
+    fx_end(&f);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_slow_drive), cmocka_unit_test(test_replaced_while_open)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_slow_drive), cmocka_unit_test(test_replaced_while_open),
+                                       cmocka_unit_test(test_full_for_a_while)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
