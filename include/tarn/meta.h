@@ -342,4 +342,15 @@ tarn_err tarn_meta_entity_delete(tarn_meta_tx *tx, uint64_t id);
 tarn_err tarn_meta_entity_list(tarn_meta *m, uint64_t bucket_id, uint64_t ns_id, tarn_entity_kind kind, tarn_str after,
                                bool (*fn)(void *ctx, const tarn_entity_row *row), void *ctx);
 
+/* What a drop leaves to be deleted: written in the transaction of the drop, removed when it has been. */
+typedef struct tarn_purge_row {
+    uint64_t id; /* numbers are given in the order of the drops */
+    int64_t since_ms;
+    tarn_entity_row dropped; /* ns_id, name and times are not kept */
+} tarn_purge_row;
+tarn_err tarn_meta_purge_put(tarn_meta_tx *tx, tarn_purge_row *row); /* sets id */
+/* By id, from the first one > after_id. */
+tarn_err tarn_meta_purge_list(tarn_meta *m, uint64_t after_id, bool (*fn)(void *ctx, const tarn_purge_row *row), void *ctx);
+tarn_err tarn_meta_purge_delete(tarn_meta_tx *tx, uint64_t id); /* OK when there is none */
+
 #endif

@@ -250,8 +250,8 @@ tarn_err ice_metadata_text(ice_req *q, const json_t *metadata, tarn_sb *out);
 /* The same for a state; what it shares with the base (NULL: none) is copied from the base's text. */
 tarn_err ice_state_write(ice_req *q, const json_t *metadata, const ice_state *base, ice_text *out);
 
-/* purge.c: frees what a dropped table or view left, on a fiber of its own. */
-void ice_purge_start(ice_req *q, const tarn_entity_row *row);
+/* purge.c: frees what a dropped table or view left, on a fiber of its own. The row is in the database. */
+void ice_purge_start(tarn_iceberg *ice, const tarn_purge_row *row);
 /* Waits until no purge of the bucket runs; false when the time is up. */
 bool ice_purge_wait(tarn_iceberg *ice, uint64_t bucket_id, uint64_t timeout_ms);
 tarn_err ice_purge_all(ice_req *q);                         /* every object of the warehouse */

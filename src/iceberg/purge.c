@@ -4,9 +4,14 @@
  * everything below the entity's location go, and its metadata files wherever they lie. What can't be deleted (a lock, a
  * drive) stays and is logged.
  *
- * Invariants: (1) nothing is deleted below a location that another entity's location overlaps; (2) nothing outside the
- * warehouse's bucket is touched; (3) the running purges of a bucket are counted, so that deleting the warehouse can wait.
- * A purge that a crash interrupts leaves its files: they are ordinary objects that nobody refers to.
+ * Invariants: (1) nothing is deleted below a location that another entity's location overlaps, and nothing at all while another one
+ * has the same location or metadata file; (2) nothing outside the
+ * warehouse's bucket is touched; (3) the running purges of a bucket are counted, so that deleting the warehouse can wait;
+ * (4) the transaction of the drop writes down that there is something to purge, and that goes when nothing is left to do: what a
+ * stop or a crash interrupts, or a drive refuses, goes on at the next start; (5) the metadata file that names the others is the
+ * last one to go, so that a purge finds its way however often it begins anew.
+ *
+ * Memory: a purge lives in an arena of its own, which its fiber frees.
  */
 #include <string.h>
 
@@ -15,16 +20,17 @@
 #define PURGE_BATCH 500
 #define PURGE_ARENA_BYTES_MAX (16u * 1024 * 1024)
 #define PURGE_NAMESPACES_MAX 100000
+#define PURGE_RESUMED_MAX 65536 /* at one start; the others wait for the next one */
 
 typedef struct purge {
     tarn_iceberg *ice;
-    uint64_t bucket_id;
-    tarn_arena *a;   /* its own: names and lists */
-    tarn_str prefix; /* of keys, ends with a slash; "" = everything */
-    tarn_str entity; /* location of the dropped entity, for the overlap */
-    tarn_str *files; /* keys of single files */
+    tarn_arena *a;      /* its own: names and lists */
+    tarn_purge_row row; /* what was dropped */
+    tarn_str prefix;    /* of keys, ends with a slash; "" = everything */
+    tarn_str last;      /* key of the metadata file that goes last; "" = none */
+    tarn_str *files;    /* keys of single files */
     size_t files_n;
-    uint64_t deleted, failed;
+    uint64_t deleted, locked, failed;
 } purge;
 
 /* ------------------------------------------------------------------ counting */
@@ -99,8 +105,9 @@ static bool collect_ns(void *ctx, const tarn_ns_row *row)
 }
 
 typedef struct overlap {
-    tarn_str location;
-    bool found;
+    const tarn_entity_row *dropped;
+    bool found; /* somebody lies in, around or at the location */
+    bool same;  /* at it, or with its metadata file: what was dropped has been registered again, or under two names */
 } overlap;
 
 static bool below(tarn_str a, tarn_str b) /* is a below b, or b itself? */
@@ -112,36 +119,40 @@ static bool check_overlap(void *ctx, const tarn_entity_row *row)
 {
     overlap *o = ctx;
     tarn_str mine_bucket, mine, other_bucket, other;
-    if (ice_s3_split(row->location, &other_bucket, &other) && ice_s3_split(o->location, &mine_bucket, &mine))
+    o->same = o->same || tarn_str_eq(row->pointer, o->dropped->pointer);
+    if (ice_s3_split(row->location, &other_bucket, &other) && ice_s3_split(o->dropped->location, &mine_bucket, &mine)) {
         o->found = o->found || below(mine, other) || below(other, mine);
-    return !o->found;
+        o->same = o->same || tarn_str_eq(mine, other);
+    }
+    return !o->same;
 }
 
-/* Does any entity of the warehouse lie in, around or at the location? A namespace that is dropped meanwhile holds none. */
-static tarn_err overlapped(purge *p, bool *yes)
+/* Looks through all entities of the warehouse. A namespace that is dropped meanwhile holds none. */
+static tarn_err find_overlap(purge *p, overlap *o)
 {
-    overlap o = {.location = p->entity};
+    uint64_t bucket_id = p->row.dropped.bucket_id;
     paths l = {.a = p->a, .cap = PURGE_NAMESPACES_MAX};
+    *o = (overlap){.dropped = &p->row.dropped};
     l.p = TARN_ARENA_ARRAY(p->a, tarn_str, l.cap);
     l.ids = TARN_ARENA_ARRAY(p->a, uint64_t, l.cap);
     if (!l.p || !l.ids)
         return TARN_E_NO_MEMORY;
-    tarn_err err = tarn_meta_ns_list(p->ice->meta, p->bucket_id, TARN_STR(""), TARN_STR(""), collect_ns, &l);
-    for (size_t i = 0; err == TARN_OK && !l.failed && !o.found && i < l.n; i++) {
+    tarn_err err = tarn_meta_ns_list(p->ice->meta, bucket_id, TARN_STR(""), TARN_STR(""), collect_ns, &l);
+    for (size_t i = 0; err == TARN_OK && !l.failed && !o->same && i < l.n; i++) {
         for (int kind = TARN_ENTITY_TABLE; kind <= TARN_ENTITY_VIEW && err == TARN_OK; kind++)
-            err = tarn_meta_entity_list(p->ice->meta, p->bucket_id, l.ids[i], (tarn_entity_kind)kind, TARN_STR(""), check_overlap, &o);
+            err = tarn_meta_entity_list(p->ice->meta, bucket_id, l.ids[i], (tarn_entity_kind)kind, TARN_STR(""), check_overlap, o);
         if (err == TARN_OK)
-            err = tarn_meta_ns_list(p->ice->meta, p->bucket_id, l.p[i], TARN_STR(""), collect_ns, &l);
+            err = tarn_meta_ns_list(p->ice->meta, bucket_id, l.p[i], TARN_STR(""), collect_ns, &l);
         if (err == TARN_E_ICE_NO_NAMESPACE)
             err = TARN_OK;
     }
-    *yes = o.found;
     return err == TARN_OK && l.failed ? TARN_E_LIMIT : err;
 }
 
 /* ------------------------------------------------------------------ deleting */
 typedef struct found {
     tarn_arena *a;
+    tarn_str but; /* a key that is left out */
     tarn_delete_spec specs[PURGE_BATCH];
     tarn_delete_result results[PURGE_BATCH];
     size_t n;
@@ -152,6 +163,8 @@ typedef struct found {
 static bool take_version(void *ctx, const tarn_version_row *row)
 {
     found *f = ctx;
+    if (f->but.n > 0 && tarn_str_eq(row->key, f->but))
+        return true;
     tarn_str key = tarn_arena_str(f->a, row->key);
     if (f->n == PURGE_BATCH || !key.p)
         return false;
@@ -171,31 +184,42 @@ static bool no_prefix(void *ctx, tarn_str prefix)
     return true;
 }
 
+/* The process ends: what is left is the next one's. */
+static bool stopping(void)
+{
+    return tarn_loop_current() && tarn_loop_stopping(tarn_loop_current());
+}
+
 static tarn_err delete_batch(purge *p, const tarn_bucket_row *bucket, found *f)
 {
+    if (stopping())
+        return TARN_E_CANCELED;
     memset(f->results, 0, sizeof f->results);
     tarn_err err = tarn_object_delete(p->ice->store, bucket, f->specs, f->n, f->results);
     for (size_t i = 0; i < f->n; i++) {
         if (err == TARN_OK && f->results[i].err == TARN_OK)
             p->deleted++;
+        else if (err == TARN_OK && f->results[i].err == TARN_E_ACCESS_DENIED)
+            p->locked++;
         else
             p->failed++;
     }
     return err;
 }
 
-/* Every version below the prefix, batch by batch, always onward: what stays is not met twice. */
-static tarn_err delete_below(purge *p, const tarn_bucket_row *bucket)
+/* Every version below the prefix, but those of one key, batch by batch, always onward: what stays is not met twice. */
+static tarn_err delete_below(purge *p, const tarn_bucket_row *bucket, tarn_str prefix, tarn_str but)
 {
     found *f = TARN_ARENA_NEW(p->a, found);
     tarn_arena *names = tarn_arena_new(PURGE_ARENA_BYTES_MAX);
-    tarn_list_query query = {.bucket_id = bucket->id, .prefix = p->prefix, .versions = true};
+    tarn_list_query query = {.bucket_id = bucket->id, .prefix = prefix, .versions = true};
     tarn_err err = f && names ? TARN_OK : TARN_E_NO_MEMORY;
     char last[TARN_KEY_BYTES_MAX];
     while (err == TARN_OK) {
         tarn_list_sink sink = {.on_version = take_version, .on_prefix = no_prefix, .ctx = f};
         tarn_arena_reset(names);
         f->a = names;
+        f->but = but;
         f->n = 0;
         err = tarn_meta_list(p->ice->meta, &query, &sink);
         if (err != TARN_OK || f->n == 0)
@@ -209,107 +233,253 @@ static tarn_err delete_below(purge *p, const tarn_bucket_row *bucket)
     return err;
 }
 
-static tarn_err delete_named(purge *p, const tarn_bucket_row *bucket)
+static tarn_err delete_named(purge *p, const tarn_bucket_row *bucket, const tarn_str *keys, size_t n)
 {
-    found *f = p->files_n > 0 ? TARN_ARENA_NEW(p->a, found) : NULL;
-    tarn_err err = f || p->files_n == 0 ? TARN_OK : TARN_E_NO_MEMORY;
-    for (size_t at = 0; at < p->files_n && err == TARN_OK;) {
-        for (f->n = 0; f->n < PURGE_BATCH && at < p->files_n; at++)
-            f->specs[f->n++] = (tarn_delete_spec){.key = p->files[at]};
+    found *f = n > 0 ? TARN_ARENA_NEW(p->a, found) : NULL;
+    tarn_err err = f || n == 0 ? TARN_OK : TARN_E_NO_MEMORY;
+    for (size_t at = 0; at < n && err == TARN_OK;) {
+        for (f->n = 0; f->n < PURGE_BATCH && at < n; at++)
+            f->specs[f->n++] = (tarn_delete_spec){.key = keys[at]};
         err = delete_batch(p, bucket, f);
     }
     return err;
 }
 
-static void run(purge *p)
+/* ------------------------------------------------------------------ what there is to delete */
+/* The key of a metadata file in the warehouse; else empty. */
+static tarn_str file_key(const tarn_bucket_row *bucket, tarn_str location)
 {
-    tarn_bucket_row bucket;
-    tarn_err err = tarn_meta_bucket_get_id(p->ice->meta, NULL, p->bucket_id, p->a, &bucket);
-    if (err == TARN_OK)
-        err = delete_named(p, &bucket);
-    bool shared = false;
-    if (err == TARN_OK && p->prefix.n > 0)
-        err = overlapped(p, &shared);
-    if (err == TARN_OK && p->prefix.n > 0 && !shared)
-        err = delete_below(p, &bucket);
-    if (err != TARN_OK || p->failed > 0)
-        tarn_logf(TARN_LOG_WARN, "purge of a dropped table is not complete", "%.*s: %llu objects deleted, %llu left (%s)",
-                  TARN_STR_ARG(p->entity), (unsigned long long)p->deleted, (unsigned long long)p->failed, tarn_err_get(err)->name);
+    tarn_str name, key;
+    if (!ice_s3_split(location, &name, &key) || !tarn_str_eq(name, bucket->name) || !tarn_str_ends(key, ".metadata.json"))
+        return TARN_STR("");
+    return key;
 }
 
-static void purge_fiber(void *arg)
+static bool add_file(purge *p, const tarn_bucket_row *bucket, tarn_str location)
 {
-    purge *p = arg;
-    tarn_iceberg *ice = p->ice;
-    uint64_t bucket_id = p->bucket_id;
-    run(p);
-    tarn_arena_free(p->a);
-    count_down(ice, bucket_id);
-}
-
-/* ------------------------------------------------------------------ start */
-static bool add_file(purge *p, const ice_req *q, tarn_str location)
-{
-    tarn_str bucket, key;
-    if (!ice_s3_split(location, &bucket, &key) || !tarn_str_eq(bucket, q->wh.name) || !tarn_str_ends(key, ".metadata.json"))
+    tarn_str key = file_key(bucket, location);
+    if (key.n == 0 || tarn_str_eq(key, p->last))
         return true;
     p->files[p->files_n] = tarn_arena_str(p->a, key);
     return p->files[p->files_n++].p != NULL;
 }
 
-/* The metadata files: those of the log, and the one that was current. */
-static bool list_files(purge *p, ice_req *q, const tarn_entity_row *row, const json_t *metadata)
+/* The metadata files of the log; the one that was current goes last. */
+static tarn_err list_files(purge *p, const tarn_bucket_row *bucket, const json_t *metadata)
 {
     const json_t *log = json_object_get(metadata, "metadata-log");
     size_t n = json_array_size(log);
     p->files = TARN_ARENA_ARRAY(p->a, tarn_str, n + 1);
-    bool ok = p->files && add_file(p, q, row->pointer);
+    bool ok = p->files != NULL;
+    p->last = file_key(bucket, p->row.dropped.pointer);
     for (size_t i = 0; ok && i < n; i++)
-        ok = add_file(p, q, ice_string_or_empty(json_array_get(log, i), "metadata-file"));
-    return ok;
+        ok = add_file(p, bucket, ice_string_or_empty(json_array_get(log, i), "metadata-file"));
+    return ok ? TARN_OK : TARN_E_NO_MEMORY;
 }
 
-static purge *prepare(ice_req *q, const tarn_entity_row *row)
+/* *keep: gc.enabled=false, the files stay. A metadata file that is not there, or makes no sense, keeps nothing; one that can't be
+ * read now may forbid the purge and is not passed over. */
+static tarn_err prepare(purge *p, const tarn_bucket_row *bucket, bool *keep)
+{
+    ice_req *q = TARN_ARENA_NEW(p->a, ice_req);
+    ice_state *s = NULL;
+    tarn_str name, key;
+    if (!q)
+        return TARN_E_NO_MEMORY;
+    *q = (ice_req){.ice = p->ice, .a = p->a, .wh = *bucket};
+    ice_error_init(&q->e);
+    tarn_err err = ice_state_load(q, &p->row.dropped, &s);
+    if (err == TARN_E_NO_MEMORY || err == TARN_E_QUORUM_READ || err == TARN_E_IO)
+        return err;
+    const json_t *metadata = err == TARN_OK ? s->metadata : NULL;
+    *keep = tarn_str_ieqc(ice_string_or_empty(json_object_get(metadata, "properties"), "gc.enabled"), "false");
+    if (ice_s3_split(p->row.dropped.location, &name, &key) && tarn_str_eq(name, bucket->name) && key.n > 0) {
+        p->prefix = tarn_arena_fmt(p->a, "%.*s/", TARN_STR_ARG(key));
+        err = p->prefix.p ? TARN_OK : TARN_E_NO_MEMORY;
+    } else {
+        err = TARN_OK;
+    }
+    if (err == TARN_OK && !*keep)
+        err = list_files(p, bucket, metadata);
+    ice_state_unref(s);
+    return err;
+}
+
+static bool starts_with(tarn_str s, tarn_str prefix)
+{
+    return s.n >= prefix.n && memcmp(s.p, prefix.p, prefix.n) == 0;
+}
+
+/* OK: nothing is left to do that could be done. */
+static tarn_err run(purge *p)
+{
+    tarn_bucket_row bucket;
+    overlap o;
+    bool keep = false;
+    tarn_err err = tarn_meta_bucket_get_id(p->ice->meta, NULL, p->row.dropped.bucket_id, p->a, &bucket);
+    if (err == TARN_E_NO_SUCH_BUCKET)
+        return TARN_OK;
+    if (err == TARN_OK)
+        err = find_overlap(p, &o);
+    if (err == TARN_OK && o.same)
+        return TARN_OK;
+    if (err == TARN_OK)
+        err = prepare(p, &bucket, &keep);
+    if (err != TARN_OK || keep)
+        return err;
+    ICE_TRY(delete_named(p, &bucket, p->files, p->files_n));
+    bool all = p->prefix.n > 0 && !o.found;
+    if (all)
+        ICE_TRY(delete_below(p, &bucket, p->prefix, p->last));
+    if (p->failed > 0 || p->last.n == 0)
+        return TARN_OK;
+    return all && starts_with(p->last, p->prefix) ? delete_below(p, &bucket, p->last, TARN_STR("")) : delete_named(p, &bucket, &p->last, 1);
+}
+
+static tarn_err done_in_tx(tarn_meta_tx *tx, void *arg)
+{
+    const purge *p = arg;
+    return tarn_meta_purge_delete(tx, p->row.id);
+}
+
+static void purge_to_its_end(purge *p)
+{
+    tarn_err err = run(p);
+    if (err == TARN_OK && p->failed == 0)
+        err = tarn_meta_commit(p->ice->meta, done_in_tx, p);
+    if (err == TARN_E_CANCELED)
+        tarn_logf(TARN_LOG_INFO, "purge of a dropped table goes on at the next start", "%.*s: %llu objects deleted so far",
+                  TARN_STR_ARG(p->row.dropped.location), (unsigned long long)p->deleted);
+    else if (err != TARN_OK || p->failed > 0)
+        tarn_logf(TARN_LOG_WARN, "purge of a dropped table is not complete and is tried again at the next start",
+                  "%.*s: %llu objects deleted, %llu left (%s)", TARN_STR_ARG(p->row.dropped.location), (unsigned long long)p->deleted,
+                  (unsigned long long)(p->failed + p->locked), tarn_err_get(err)->name);
+    else if (p->locked > 0)
+        tarn_logf(TARN_LOG_WARN, "purge of a dropped table leaves what is locked", "%.*s: %llu objects deleted, %llu left",
+                  TARN_STR_ARG(p->row.dropped.location), (unsigned long long)p->deleted, (unsigned long long)p->locked);
+}
+
+static purge *purge_new(tarn_iceberg *ice, const tarn_purge_row *row)
 {
     tarn_arena *a = tarn_arena_new(PURGE_ARENA_BYTES_MAX);
     purge *p = a ? TARN_ARENA_NEW(a, purge) : NULL;
-    tarn_str bucket, key;
-    ice_state *s = NULL;
-    if (!p) {
-        tarn_arena_free(a);
-        return NULL;
+    if (p) {
+        *p = (purge){.ice = ice, .a = a, .row = *row, .prefix = TARN_STR(""), .last = TARN_STR("")};
+        p->row.dropped.name = TARN_STR("");
+        p->row.dropped.uuid = tarn_arena_str(a, row->dropped.uuid);
+        p->row.dropped.location = tarn_arena_str(a, row->dropped.location);
+        p->row.dropped.pointer = tarn_arena_str(a, row->dropped.pointer);
     }
-    *p = (purge){.ice = q->ice, .bucket_id = q->wh.id, .a = a, .entity = tarn_arena_str(a, row->location)};
-    bool readable = ice_state_load(q, row, &s) == TARN_OK;
-    bool keep = readable && tarn_str_ieqc(ice_string_or_empty(json_object_get(s->metadata, "properties"), "gc.enabled"), "false");
-    if (ice_s3_split(row->location, &bucket, &key) && tarn_str_eq(bucket, q->wh.name) && key.n > 0)
-        p->prefix = tarn_arena_fmt(a, "%.*s/", TARN_STR_ARG(key));
-    bool ok = !keep && p->entity.p && list_files(p, q, row, readable ? s->metadata : NULL);
-    ice_state_unref(s);
-    if (!ok) {
+    if (!p || !p->row.dropped.uuid.p || !p->row.dropped.location.p || !p->row.dropped.pointer.p) {
         tarn_arena_free(a);
         return NULL;
     }
     return p;
 }
 
-void ice_purge_start(ice_req *q, const tarn_entity_row *row)
+/* ------------------------------------------------------------------ start */
+static void purge_fiber(void *arg)
 {
-    purge *p = prepare(q, row);
-    if (!p)
-        return; /* gc.enabled=false, or out of memory: the files stay */
-    if (!count_up(q->ice, q->wh.id)) {
-        tarn_arena_free(p->a);
+    purge *p = arg;
+    tarn_iceberg *ice = p->ice;
+    uint64_t bucket_id = p->row.dropped.bucket_id;
+    purge_to_its_end(p);
+    tarn_arena_free(p->a);
+    count_down(ice, bucket_id);
+}
+
+void ice_purge_start(tarn_iceberg *ice, const tarn_purge_row *row)
+{
+    purge *p = purge_new(ice, row);
+    if (!p || !count_up(ice, row->dropped.bucket_id)) {
+        tarn_logf(TARN_LOG_WARN, "purge of a dropped table waits for the next start", "%.*s: too many at once, or out of memory",
+                  TARN_STR_ARG(row->dropped.location));
+        if (p)
+            tarn_arena_free(p->a);
         return;
     }
     if (!tarn_loop_current() || tarn_fiber_spawn(tarn_loop_current(), purge_fiber, p, "purge") != TARN_OK)
         purge_fiber(p);
 }
 
+/* ------------------------------------------------------------------ going on after a start */
+typedef struct resume {
+    tarn_iceberg *ice;
+    uint64_t *ids, *bucket_ids; /* of the purges that were there at the start; each is counted */
+    size_t n;
+    purge *next;
+    uint64_t wanted;
+} resume;
+
+static bool take_id(void *ctx, const tarn_purge_row *row)
+{
+    resume *r = ctx;
+    if (r->n == PURGE_RESUMED_MAX || !count_up(r->ice, row->dropped.bucket_id))
+        return false;
+    r->ids[r->n] = row->id;
+    r->bucket_ids[r->n++] = row->dropped.bucket_id;
+    return true;
+}
+
+static bool take_row(void *ctx, const tarn_purge_row *row)
+{
+    resume *r = ctx;
+    if (row->id == r->wanted)
+        r->next = purge_new(r->ice, row);
+    return false;
+}
+
+static void resume_free(resume *r)
+{
+    tarn_free(r->ids);
+    tarn_free(r->bucket_ids);
+    tarn_free(r);
+}
+
+static void resume_fiber(void *arg)
+{
+    resume *r = arg;
+    for (size_t i = 0; i < r->n; i++) {
+        r->next = NULL;
+        r->wanted = r->ids[i];
+        tarn_err err = stopping() ? TARN_E_CANCELED : tarn_meta_purge_list(r->ice->meta, r->wanted - 1, take_row, r);
+        if (err == TARN_OK && r->next) {
+            purge_to_its_end(r->next);
+            tarn_arena_free(r->next->a);
+        } else if (err != TARN_E_CANCELED) {
+            tarn_logf(TARN_LOG_WARN, "purge of a dropped table waits for the next start", "%s", tarn_err_get(err)->name);
+        }
+        count_down(r->ice, r->bucket_ids[i]);
+    }
+    resume_free(r);
+}
+
+tarn_err tarn_iceberg_start_background(tarn_iceberg *ice, tarn_loop *loop)
+{
+    resume *r = tarn_calloc(1, sizeof *r);
+    if (!r)
+        return TARN_E_NO_MEMORY;
+    r->ice = ice;
+    r->ids = tarn_calloc(PURGE_RESUMED_MAX, sizeof *r->ids);
+    r->bucket_ids = tarn_calloc(PURGE_RESUMED_MAX, sizeof *r->bucket_ids);
+    tarn_err err = r->ids && r->bucket_ids ? tarn_meta_purge_list(ice->meta, 0, take_id, r) : TARN_E_NO_MEMORY;
+    if (err == TARN_OK && r->n > 0) {
+        tarn_logf(TARN_LOG_INFO, "purges of dropped tables go on", "%zu", r->n);
+        err = tarn_fiber_spawn(loop, resume_fiber, r, "purges");
+        if (err == TARN_OK)
+            return TARN_OK;
+    }
+    for (size_t i = 0; i < r->n; i++)
+        count_down(ice, r->bucket_ids[i]);
+    resume_free(r);
+    return err;
+}
+
+/* ------------------------------------------------------------------ for others */
 tarn_err ice_purge_all(ice_req *q)
 {
-    purge p = {.ice = q->ice, .bucket_id = q->wh.id, .a = tarn_arena_new(PURGE_ARENA_BYTES_MAX), .prefix = TARN_STR("")};
-    tarn_err err = p.a ? delete_below(&p, &q->wh) : TARN_E_NO_MEMORY;
+    purge p = {.ice = q->ice, .a = tarn_arena_new(PURGE_ARENA_BYTES_MAX)};
+    tarn_err err = p.a ? delete_below(&p, &q->wh, TARN_STR(""), TARN_STR("")) : TARN_E_NO_MEMORY;
     tarn_arena_free(p.a);
     return err;
 }
@@ -317,14 +487,15 @@ tarn_err ice_purge_all(ice_req *q)
 void ice_delete_files(ice_req *q, const json_t *locations)
 {
     size_t n = json_array_size(locations);
-    purge p = {.ice = q->ice, .bucket_id = q->wh.id, .a = tarn_arena_new(PURGE_ARENA_BYTES_MAX)};
+    purge p = {.ice = q->ice, .a = tarn_arena_new(PURGE_ARENA_BYTES_MAX), .last = TARN_STR("")};
     p.files = p.a ? TARN_ARENA_ARRAY(p.a, tarn_str, n + 1) : NULL;
     bool ok = p.files != NULL;
     for (size_t i = 0; ok && i < n; i++)
-        ok = add_file(&p, q, ice_str(json_array_get(locations, i)));
-    tarn_err err = ok ? delete_named(&p, &q->wh) : TARN_E_NO_MEMORY;
-    if (err != TARN_OK || p.failed > 0)
-        tarn_logf(TARN_LOG_WARN, "old metadata files were not deleted", "%llu left (%s)", (unsigned long long)p.failed,
+        ok = add_file(&p, &q->wh, ice_str(json_array_get(locations, i)));
+    tarn_err err = ok ? delete_named(&p, &q->wh, p.files, p.files_n) : TARN_E_NO_MEMORY;
+    uint64_t left = p.failed + p.locked;
+    if (err != TARN_OK || left > 0)
+        tarn_logf(TARN_LOG_WARN, "old metadata files were not deleted", "%llu left (%s)", (unsigned long long)left,
                   tarn_err_get(err)->name);
     tarn_arena_free(p.a);
 }

@@ -155,31 +155,38 @@ tarn_err ice_h_view_list(ice_req *q)
 typedef struct drop_arg {
     ice_req *q;
     tarn_entity_kind kind;
-    tarn_entity_row row;
+    bool purge;
+    tarn_purge_row gone;
 } drop_arg;
 
 static tarn_err drop_in_tx(tarn_meta_tx *tx, void *arg)
 {
     drop_arg *d = arg;
-    ICE_TRY(tarn_meta_entity_get(NULL, tx, d->q->wh.id, d->q->ns, d->q->name, tarn_meta_tx_arena(tx), &d->row));
-    if (d->row.kind != d->kind)
+    tarn_entity_row *row = &d->gone.dropped;
+    ICE_TRY(tarn_meta_entity_get(NULL, tx, d->q->wh.id, d->q->ns, d->q->name, tarn_meta_tx_arena(tx), row));
+    if (row->kind != d->kind)
         return TARN_E_ICE_NO_TABLE;
-    d->row.location = tarn_arena_str(d->q->a, d->row.location);
-    d->row.uuid = tarn_arena_str(d->q->a, d->row.uuid);
-    d->row.pointer = tarn_arena_str(d->q->a, d->row.pointer);
-    d->row.name = d->q->name;
-    return tarn_meta_entity_delete(tx, d->row.id);
+    row->location = tarn_arena_str(d->q->a, row->location);
+    row->uuid = tarn_arena_str(d->q->a, row->uuid);
+    row->pointer = tarn_arena_str(d->q->a, row->pointer);
+    row->name = d->q->name;
+    if (!row->location.p || !row->uuid.p || !row->pointer.p)
+        return TARN_E_NO_MEMORY;
+    d->gone.since_ms = tarn_meta_tx_now_ms(tx);
+    if (d->purge)
+        ICE_TRY(tarn_meta_purge_put(tx, &d->gone));
+    return tarn_meta_entity_delete(tx, row->id);
 }
 
 static tarn_err drop_entity(ice_req *q, tarn_entity_kind kind, bool purge)
 {
-    drop_arg d = {.q = q, .kind = kind};
+    drop_arg d = {.q = q, .kind = kind, .purge = purge};
     tarn_err err = q->ns.n > 0 ? tarn_meta_commit(q->ice->meta, drop_in_tx, &d) : TARN_E_ICE_NO_TABLE;
     if (err == TARN_E_ICE_NO_TABLE || err == TARN_E_ICE_NO_NAMESPACE)
         return ice_no_such(q, kind, q->ns, q->name);
     ICE_TRY(err);
     if (purge)
-        ice_purge_start(q, &d.row);
+        ice_purge_start(q->ice, &d.gone);
     return ice_send_empty(q, 204);
 }
 

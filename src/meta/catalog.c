@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The catalog's rows: namespaces (a path of levels joined by 0x1F, with the id of the parent) and entities (tables and
- * views, which share one name space). The pointer of an entity moves only by compare and swap on its version.
+ * views, which share one name space). The pointer of an entity moves only by compare and swap on its version. Purges: what of
+ * dropped entities is still to be deleted.
  */
 #include "meta_internal.h"
 
@@ -416,4 +417,70 @@ tarn_err tarn_meta_entity_list(tarn_meta *m, uint64_t bucket_id, uint64_t ns_id,
     }
     meta_q_end(&q);
     return err;
+}
+
+/* ------------------------------------------------------------------ purges */
+tarn_err tarn_meta_purge_put(tarn_meta_tx *tx, tarn_purge_row *row)
+{
+    meta_q q;
+    const tarn_entity_row *e = &row->dropped;
+    uint64_t id = tarn_meta_tx_seq(tx);
+
+    if (!entity_fits(e))
+        return TARN_E_LIMIT;
+    tarn_err err = meta_w_begin(&q, tx, META_SQL_PURGE_INSERT);
+    if (err != TARN_OK)
+        return err;
+    meta_q_u64(&q, id);
+    meta_q_i64(&q, row->since_ms);
+    meta_q_u64(&q, e->bucket_id);
+    meta_q_u64(&q, e->id);
+    meta_q_u64(&q, (uint64_t)e->kind);
+    meta_q_text(&q, e->uuid);
+    meta_q_text(&q, e->location);
+    meta_q_text(&q, e->pointer);
+    meta_q_u64(&q, e->version);
+    err = meta_q_run(&q, NULL);
+    if (err == TARN_OK)
+        row->id = id;
+    return err;
+}
+
+tarn_err tarn_meta_purge_list(tarn_meta *m, uint64_t after_id, bool (*fn)(void *ctx, const tarn_purge_row *row), void *ctx)
+{
+    meta_q q;
+    bool row;
+    tarn_err err = meta_q_read(&q, m, NULL, META_SQL_PURGE_LIST);
+
+    if (err != TARN_OK)
+        return err;
+    meta_q_u64(&q, after_id);
+    while ((err = meta_q_step(&q, &row)) == TARN_OK && row) {
+        tarn_purge_row r = {
+            .id = meta_col_u64(&q, 0),
+            .since_ms = meta_col_i64(&q, 1),
+            .dropped = {.bucket_id = meta_col_u64(&q, 2),
+                        .id = meta_col_u64(&q, 3),
+                        .kind = (tarn_entity_kind)meta_col_u32(&q, 4),
+                        .uuid = meta_col_str(&q, 5),
+                        .location = meta_col_str(&q, 6),
+                        .pointer = meta_col_str(&q, 7),
+                        .version = meta_col_u64(&q, 8)},
+        };
+        if (!fn(ctx, &r))
+            break;
+    }
+    meta_q_end(&q);
+    return err;
+}
+
+tarn_err tarn_meta_purge_delete(tarn_meta_tx *tx, uint64_t id)
+{
+    meta_q q;
+    tarn_err err = meta_w_begin(&q, tx, META_SQL_PURGE_DELETE);
+
+    if (err != TARN_OK)
+        return err;
+    meta_q_u64(&q, id);
+    return meta_q_run(&q, NULL);
 }

@@ -116,6 +116,7 @@ tarn_err meta_committer_checkpoint(meta_committer *k);
 tarn_err meta_committer_call(meta_committer *k, void (*call)(void *arg), void *arg);
 
 /* ------------------------------------------------------------------ schema */
+#define META_SCHEMA_VERSION 2 /* the database's user_version */
 tarn_err meta_schema_open(meta_conn *c);
 tarn_err meta_schema_create(meta_conn *c);
 

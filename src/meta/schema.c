@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Creates the schema and recognises it. The file's application_id says that it is ours, user_version which schema it has;
- * a newer one than this program knows is refused, never guessed at.
+ * a newer one than this program knows is refused, never guessed at. An older one gets what it lacks, in one transaction a
+ * version; a new database goes through the same steps.
  *
  * Runs on the thread that opens the store, before the committer starts.
  */
@@ -10,7 +11,6 @@
 #include "vfs.h"
 
 #define APPLICATION_ID 0x7461726e /* "tarn" */
-#define SCHEMA_VERSION 1
 
 static tarn_err run(meta_conn *c, const char *sql)
 {
@@ -56,23 +56,43 @@ static tarn_err file_prepare(meta_conn *c)
     return err;
 }
 
-tarn_err meta_schema_create(meta_conn *c)
+/* What version `to` adds to the one before it, and the note that it is there, in one transaction. */
+static tarn_err step(meta_conn *c, int to)
 {
+    static const struct {
+        const char *const *statements;
+        size_t n;
+    } steps[] = {
+        {META_SCHEMA, TARN_ARRAY_LEN(META_SCHEMA)},
+        {META_SCHEMA_2, TARN_ARRAY_LEN(META_SCHEMA_2)},
+    };
     tarn_sb b;
     char mem[128];
-    tarn_err err = file_prepare(c);
 
-    if (err == TARN_OK)
-        err = run(c, "BEGIN IMMEDIATE");
-    for (size_t i = 0; i < TARN_ARRAY_LEN(META_SCHEMA) && err == TARN_OK; i++)
-        err = run(c, META_SCHEMA[i]);
+    _Static_assert(TARN_ARRAY_LEN(steps) == META_SCHEMA_VERSION, "a step for each version");
+    tarn_err err = run(c, "BEGIN IMMEDIATE");
+    if (err != TARN_OK)
+        return err;
+    for (size_t i = 0; i < steps[to - 1].n && err == TARN_OK; i++)
+        err = run(c, steps[to - 1].statements[i]);
     tarn_sb_init_fixed(&b, mem, sizeof(mem));
-    tarn_sb_fmt(&b, "PRAGMA application_id=%d;PRAGMA user_version=%d;", APPLICATION_ID, SCHEMA_VERSION);
+    tarn_sb_fmt(&b, "PRAGMA application_id=%d;PRAGMA user_version=%d;", APPLICATION_ID, to);
     TARN_ASSERT(!b.failed);
     if (err == TARN_OK)
         err = run(c, b.p);
     if (err == TARN_OK)
         err = run(c, "COMMIT");
+    if (err != TARN_OK && sqlite3_get_autocommit(c->db) == 0)
+        (void)run(c, "ROLLBACK");
+    return err;
+}
+
+tarn_err meta_schema_create(meta_conn *c)
+{
+    tarn_err err = file_prepare(c);
+
+    for (int to = 1; to <= META_SCHEMA_VERSION && err == TARN_OK; to++)
+        err = step(c, to);
     return err;
 }
 
@@ -89,10 +109,14 @@ tarn_err meta_schema_open(meta_conn *c)
         tarn_log(TARN_LOG_ERROR, "metadata database is not one of tarn's", NULL);
         return TARN_E_FORMAT;
     }
-    if (version < 1 || version > SCHEMA_VERSION) {
+    if (version < 1 || version > META_SCHEMA_VERSION) {
         tarn_logf(TARN_LOG_ERROR, "metadata database has another schema", "found %lld, this program knows up to %d: use the newer program",
-                  (long long)version, SCHEMA_VERSION);
+                  (long long)version, META_SCHEMA_VERSION);
         return TARN_E_FORMAT;
     }
-    return TARN_OK;
+    for (int to = (int)version + 1; to <= META_SCHEMA_VERSION && err == TARN_OK; to++) {
+        tarn_logf(TARN_LOG_INFO, "metadata schema is brought up to date", "version %d", to);
+        err = step(c, to);
+    }
+    return err;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The schema, one statement a line of the table. Only schema.c includes this. docs/on-disk-format.md describes every column.
- * Narrow columns stand first and `layout` last, so that a listing reads the leaf page only, whatever a row drags behind it.
+ * The schema, one statement a line of the tables: the first version's, then what each later one adds. Only schema.c includes this.
+ * docs/on-disk-format.md describes every column. Narrow columns stand first and `layout` last, so that a listing reads the leaf page only,
+ * whatever a row drags behind it.
  */
 #define META_OBJECT_COLUMNS                                                                                                                \
     "bucket INTEGER NOT NULL,key BLOB NOT NULL,seq INTEGER NOT NULL,nonce INTEGER NOT NULL,flags INTEGER NOT NULL,"                        \
@@ -37,4 +38,10 @@ static const char *const META_SCHEMA[] = {
     "updated_ms INTEGER NOT NULL,UNIQUE(ns,name))",
     "CREATE UNIQUE INDEX entity_kind ON entity(ns,kind,name)",
     "INSERT INTO sequence(id,next) VALUES(1,1)",
+};
+
+/* Version 2: purges that outlive the process. */
+static const char *const META_SCHEMA_2[] = {
+    "CREATE TABLE purge(id INTEGER PRIMARY KEY,since_ms INTEGER NOT NULL,bucket INTEGER NOT NULL,entity INTEGER NOT NULL,"
+    "kind INTEGER NOT NULL,uuid TEXT NOT NULL,location TEXT NOT NULL,pointer TEXT NOT NULL,version INTEGER NOT NULL)",
 };

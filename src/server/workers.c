@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Workers: a thread each, with a loop and an HTTP engine made on that thread. The first one carries the background work
- * too (repair, garbage, lifecycle).
+ * too (repair, garbage, lifecycle, purges that were interrupted).
  *
  * State of a worker: starting → running → ended, or failed. `state` and the engine's count of connections are all that
  * other threads look at; everything else goes through posts.
@@ -38,6 +38,9 @@ static tarn_err make_engine(tarn_worker *w)
     }
     if (e == TARN_OK && w->index == 0) {
         e = tarn_s3_start_lifecycle(s->s3, w->loop);
+    }
+    if (e == TARN_OK && w->index == 0) {
+        e = tarn_iceberg_start_background(s->iceberg, w->loop);
     }
     return e;
 }

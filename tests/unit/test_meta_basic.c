@@ -784,6 +784,67 @@ static void test_namespaces(void **state)
     assert_int_equal(tarn_meta_commit(f->m, ns_delete, &a), TARN_E_ICE_NO_NAMESPACE);
 }
 
+/* ------------------------------------------------------------------ purges */
+static tarn_err purge_put(tarn_meta_tx *tx, void *arg)
+{
+    return tarn_meta_purge_put(tx, arg);
+}
+
+static tarn_err purge_delete(tarn_meta_tx *tx, void *arg)
+{
+    return tarn_meta_purge_delete(tx, *(const uint64_t *)arg);
+}
+
+typedef struct purges_seen {
+    uint64_t ids[4];
+    size_t n;
+    tarn_purge_row last;
+    char location[64];
+} purges_seen;
+
+static bool purge_add(void *ctx, const tarn_purge_row *row)
+{
+    purges_seen *v = ctx;
+
+    assert_true(v->n < TARN_ARRAY_LEN(v->ids) && row->dropped.location.n < sizeof(v->location));
+    v->ids[v->n++] = row->id;
+    v->last = *row;
+    memcpy(v->location, row->dropped.location.p, row->dropped.location.n);
+    v->location[row->dropped.location.n] = 0;
+    return true;
+}
+
+static void test_purges_are_kept_until_they_are_done(void **state)
+{
+    fixture *f = *state;
+    tarn_purge_row a = {.since_ms = 7,
+                        .dropped = {.id = 21,
+                                    .bucket_id = 3,
+                                    .kind = TARN_ENTITY_VIEW,
+                                    .uuid = TARN_STR("u"),
+                                    .location = TARN_STR("s3://w/a"),
+                                    .pointer = TARN_STR("s3://w/a/metadata/1.metadata.json"),
+                                    .version = 5}},
+                   b = a;
+    purges_seen v = {.n = 0}, after = {.n = 0}, rest = {.n = 0};
+
+    b.dropped.location = TARN_STR("s3://w/b");
+    assert_int_equal(tarn_meta_commit(f->m, purge_put, &a), TARN_OK);
+    assert_int_equal(tarn_meta_commit(f->m, purge_put, &b), TARN_OK); /* of the same entity id: both stand */
+    assert_int_equal(tarn_meta_purge_list(f->m, 0, purge_add, &v), TARN_OK);
+    assert_int_equal(v.n, 2);
+    assert_true(v.ids[0] == a.id && v.ids[1] == b.id && a.id < b.id);
+    assert_true(v.last.since_ms == 7 && v.last.dropped.id == 21 && v.last.dropped.bucket_id == 3);
+    assert_true(v.last.dropped.kind == TARN_ENTITY_VIEW && v.last.dropped.version == 5);
+    assert_string_equal(v.location, "s3://w/b");
+    assert_int_equal(tarn_meta_purge_list(f->m, a.id, purge_add, &after), TARN_OK);
+    assert_true(after.n == 1 && after.ids[0] == b.id);
+    assert_int_equal(tarn_meta_commit(f->m, purge_delete, &a.id), TARN_OK);
+    assert_int_equal(tarn_meta_commit(f->m, purge_delete, &a.id), TARN_OK);
+    assert_int_equal(tarn_meta_purge_list(f->m, 0, purge_add, &rest), TARN_OK);
+    assert_true(rest.n == 1 && rest.ids[0] == b.id);
+}
+
 static void test_namespace_limits(void **state)
 {
     fixture *f = *state;
@@ -988,6 +1049,7 @@ int main(void)
         T(test_garbage),
         T(test_repairs),
         T(test_namespaces),
+        T(test_purges_are_kept_until_they_are_done),
         T(test_namespace_limits),
         T(test_entities),
         T(test_entity_name_limit),

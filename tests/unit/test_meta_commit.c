@@ -570,6 +570,29 @@ static void test_statements_use_indexes(void **state)
     }
 }
 
+/* ------------------------------------------------------------------ limits that are meta's own */
+static tarn_err purge_put(tarn_meta_tx *tx, void *arg)
+{
+    return tarn_meta_purge_put(tx, arg);
+}
+
+static void test_purge_limits(void **state)
+{
+    fixture *f = *state;
+    char text[META_NAME_BYTES_MAX + 1];
+    tarn_purge_row row = {.dropped = {.kind = TARN_ENTITY_TABLE}};
+    tarn_str *texts[] = {&row.dropped.uuid, &row.dropped.location, &row.dropped.pointer};
+
+    memset(text, 'x', sizeof(text));
+    for (size_t i = 0; i < TARN_ARRAY_LEN(texts); i++) {
+        *texts[i] = (tarn_str){text, sizeof(text) - 1};
+        assert_int_equal(tarn_meta_commit(f->m, purge_put, &row), TARN_OK);
+        texts[i]->n++;
+        assert_int_equal(tarn_meta_commit(f->m, purge_put, &row), TARN_E_LIMIT);
+        texts[i]->n = 1;
+    }
+}
+
 int main(void)
 {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, threaded_setup, fixture_teardown)
@@ -577,6 +600,7 @@ int main(void)
         T(test_threads),        T(test_fibers),          T(test_failing_members_of_a_group), T(test_group_maximum),
         T(test_queue_maximum),  T(test_failures),        T(test_sees_its_own_changes),       T(test_time_never_goes_back),
         T(test_log_is_bounded), T(test_idle_checkpoint), T(test_reader_connections),         T(test_statements_use_indexes),
+        T(test_purge_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -722,9 +722,46 @@ static void test_newer_schema(void **state)
 
     (void)state;
     store_open(t);
-    assert_int_equal(sqlite3_exec(t->m->writer->db, "PRAGMA user_version=2", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(META_SCHEMA_VERSION, 2);
+    assert_int_equal(sqlite3_exec(t->m->writer->db, "PRAGMA user_version=3", NULL, NULL, NULL), SQLITE_OK);
     store_close(t);
     assert_int_equal(tarn_meta_open(&t->opt, &t->m), TARN_E_FORMAT);
+    store_free(t);
+}
+
+static bool purge_seen(void *ctx, const tarn_purge_row *row)
+{
+    *(uint64_t *)ctx = row->id;
+    return true;
+}
+
+static tarn_err purge_put(tarn_meta_tx *tx, void *arg)
+{
+    return tarn_meta_purge_put(tx, arg);
+}
+
+/* A database of the first version gets what it lacks, in all copies, and keeps what it has. */
+static void test_older_schema_is_brought_up(void **state)
+{
+    store *t = store_new(3, 2, 17);
+    tarn_purge_row row = {.dropped = {.kind = TARN_ENTITY_TABLE}};
+    uint64_t seen = 0;
+
+    (void)state;
+    store_open(t);
+    write_some(t, 20);
+    assert_int_equal(sqlite3_exec(t->m->writer->db, "DROP TABLE purge;PRAGMA user_version=1", NULL, NULL, NULL), SQLITE_OK);
+    store_close(t);
+    for (int start = 0; start < 2; start++) {
+        store_open(t);
+        pairs_check(t);
+        assert_int_equal(tarn_meta_commit(t->m, purge_put, &row), TARN_OK);
+        assert_int_equal(tarn_meta_purge_list(t->m, 0, purge_seen, &seen), TARN_OK);
+        assert_true(seen == row.id);
+        write_some(t, 5);
+        store_close(t);
+        copies_equal(t, 0, 2);
+    }
     store_free(t);
 }
 
@@ -893,6 +930,7 @@ int main(void)
         cmocka_unit_test(test_other_deployment),
         cmocka_unit_test(test_database_without_record),
         cmocka_unit_test(test_newer_schema),
+        cmocka_unit_test(test_older_schema_is_brought_up),
         cmocka_unit_test(test_too_few_to_write),
         cmocka_unit_test(test_drives_come_and_go),
         cmocka_unit_test(test_options),

@@ -88,7 +88,7 @@ static tarn_meta_scrub_counts scrub(world *w, bool repair)
 /* Byte for byte, as the drives have it. */
 static void assert_same(const world *w)
 {
-    static uint8_t a[1u << 20], b[1u << 20];
+    static uint8_t a[2u << 20], b[2u << 20];
     tarn_fs *fs = tarn_sim_fs(w->sim);
     int64_t first = 0;
     for (size_t i = 0; i < w->n; i++) {

@@ -342,6 +342,32 @@ def purge_frees_the_files_and_no_others():
 
 
 @case
+def a_purge_leaves_what_another_name_stands_for():
+    """Two names for one table, by registering its metadata file: dropping one with its files leaves them to the other."""
+    ns = namespace()
+    made = table(ns, "one")
+    under = made["metadata"]["location"].split("/", 3)[3] + "/"
+    eq(commit(ns + "/tables/one", [props(x="1")]).status, 200, "a file more in the log")
+    current = call("GET", ns + "/tables/one").json()["metadata-location"]
+    eq(C.put(WH, under + "data/f.parquet", b"x").status, 200, "data")
+    for other, where in (("same", current), ("older", made["metadata-location"])):
+        eq(call("POST", ns + "/register", {"name": other, "metadata-location": where}).status, 200, "register")
+        before = C.keys(WH, prefix=under)
+        eq(call("DELETE", ns + "/tables/one", query={"purgeRequested": "true"}).status, 204, "purge")
+        time.sleep(0.5)
+        eq(C.keys(WH, prefix=under), before, f"the files of {other}")
+        eq(call("GET", ns + f"/tables/{other}").status, 200, "load")
+        eq(call("DELETE", ns + f"/tables/{other}").status, 204, "drop")
+        eq(call("POST", ns + "/register", {"name": "one", "metadata-location": current}).status, 200, "register it again")
+    eq(call("DELETE", ns + "/tables/one", query={"purgeRequested": "true"}).status, 204, "purge")
+    for _ in range(200):
+        if not C.keys(WH, prefix=under):
+            break
+        time.sleep(0.05)
+    eq(C.keys(WH, prefix=under), [], "without another name all of it goes")
+
+
+@case
 def a_purge_goes_on_while_namespaces_are_dropped():
     """The purge looks through all namespaces for tables that lie in between: one that is gone by then holds none."""
     b = C.new_bucket()

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # daemon: own
 # limit: 300
-"""The daemon is killed in the middle of commits, several times over: what was confirmed stands, and catalog and files agree."""
+"""The daemon is killed in the middle of commits, several times over: what was confirmed stands, and catalog and files agree. And in
+the middle of a purge, which goes on at the next start."""
 import json
 import threading
 import time
+import uuid
 
 from tarnwire import Client, Daemon, case, eq, main, true
 
@@ -84,6 +86,78 @@ def a_restart_changes_nothing():
         after = d.client().catalog("GET", "/v1/again/namespaces/n/tables/t")
         eq((after.json(), after.headers["ETag"]), (before.json(), before.headers["ETag"]), "load")
         eq(after.json()["metadata"], made.json()["metadata"], "metadata")
+
+
+def fill(d, location, n):
+    """n small files below the table's location."""
+    bucket, _, key = location[len("s3://"):].partition("/")
+
+    def put(k):
+        c = Client(d.endpoint, timeout=60)
+        for i in range(k, n, 8):
+            eq(c.put(bucket, f"{key}/data/{i}", b"x").status, 200, "data")
+        c.close()
+    threads = [threading.Thread(target=put, args=(k,)) for k in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+
+
+def gone(c, location, seconds=30):
+    """How many files are left below the location when all are gone, or the time is up."""
+    bucket, _, key = location[len("s3://"):].partition("/")
+    end = time.monotonic() + seconds
+    while c.keys(bucket, prefix=key + "/") and time.monotonic() < end:
+        time.sleep(0.05)
+    return len(c.keys(bucket, prefix=key + "/"))
+
+
+def purged_over_a_restart(stop):
+    """A table is dropped with its files, and stop(daemon) ends the process at once: they go all the same, and those of a table that lies
+    in between do not."""
+    with Daemon() as d:
+        c = d.client()
+        eq(c.catalog("POST", "/v1/warehouses", {"name": "purged"}).status, 200, "warehouse")
+        eq(c.catalog("POST", "/v1/purged/namespaces", {"namespace": ["n"]}).status, 200, "namespace")
+        at = {}
+        for name, where in (("t", None), ("around", None), ("inner", "sub")):
+            body = {"name": name, "schema": SCHEMA, **({"location": at["around"] + "/sub/t"} if where else {})}
+            a = c.catalog("POST", "/v1/purged/namespaces/n/tables", body)
+            eq(a.status, 200, str(a))
+            at[name] = a.json()["metadata"]["location"]
+        elsewhere = "s3://purged/elsewhere/1.metadata.json"
+        md = dict(a.json()["metadata"], **{"table-uuid": str(uuid.uuid4()), "location": "s3://purged/elsewhere/t"})
+        eq(c.put("purged", "elsewhere/1.metadata.json", json.dumps(md).encode()).status, 200, "a metadata file outside of its table")
+        eq(c.catalog("POST", "/v1/purged/namespaces/n/register", {"name": "far", "metadata-location": elsewhere}).status, 200, "register")
+        a = c.catalog("POST", "/v1/purged/namespaces/n/tables/far", {"requirements": [], "updates": [{"action": "set-properties", "updates": {"a": "1"}}]})
+        eq(a.status, 200, str(a))
+        at["far"] = a.json()["metadata"]["location"]
+        for name, n in (("t", 2400), ("around", 30), ("inner", 30), ("far", 30)):
+            fill(d, at[name], n)
+        for name in ("t", "far", "around"):
+            eq(c.catalog("DELETE", f"/v1/purged/namespaces/n/tables/{name}", query={"purgeRequested": "true"}).status, 204, "drop")
+        stop(d)
+        for start in range(2):
+            d.start()
+            c = d.client()
+            for name in ("t", "far"):
+                eq(gone(c, at[name]), 0, f"files of {name} after start {start}")
+            eq(c.keys("purged", prefix="elsewhere/"), [], "the metadata file outside, too")
+            eq(c.catalog("GET", "/v1/purged/namespaces/n/tables/inner").status, 200, "the table inside of a dropped one")
+            eq(len(c.keys("purged", prefix=at["inner"].split("/", 3)[3] + "/data/")), 30, "has its files")
+            eq(d.stop(), 0, "exit status")
+        true(d.log().count("purges of dropped tables go on") <= 1, "the second start had nothing left to do")
+
+
+@case
+def a_purge_goes_on_after_a_kill():
+    purged_over_a_restart(lambda d: d.kill())
+
+
+@case
+def a_purge_goes_on_after_a_stop():
+    purged_over_a_restart(lambda d: d.stop())
 
 
 main()
