@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "build.h"
+#include "entry.h"
 
 static const ice_update_row table_updates[] = {
     {"assign-uuid", ice_up_assign_uuid},
@@ -163,35 +164,37 @@ static tarn_err finish_create(ice_build *b)
 }
 
 /* ------------------------------------------------------------------ logs and time */
-static tarn_err expire(ice_result *out, json_t *entry)
+static tarn_err expire(ice_result *out, const json_t *entry)
 {
-    json_t *file = json_object_get(entry, "metadata-file");
-    if (!json_is_string(file))
+    json_t *file = ice_entry_get(entry, "metadata-file");
+    if (!json_is_string(file)) {
+        json_decref(file);
         return TARN_OK;
+    }
     if (!out->expired_files)
         out->expired_files = json_array();
-    return out->expired_files && json_array_append(out->expired_files, file) == 0 ? TARN_OK : TARN_E_NO_MEMORY;
+    return out->expired_files && json_array_append_new(out->expired_files, file) == 0 ? TARN_OK : TARN_E_NO_MEMORY;
 }
 
-static tarn_err log_entry(const ice_build *b, json_t **out)
+/* What the base was, and since when. */
+static json_t *log_entry(const ice_build *b)
 {
-    json_t *entry = json_object();
-    tarn_err err = entry ? ice_set_int(entry, "timestamp-ms", ice_int_or(b->base, "last-updated-ms", b->ctx->now_ms)) : TARN_E_NO_MEMORY;
-    if (err == TARN_OK)
-        err = ice_set_str(entry, "metadata-file", b->ctx->base_location);
-    if (err != TARN_OK) {
-        json_decref(entry);
-        return err;
-    }
-    *out = entry;
-    return TARN_OK;
+    tarn_sb text;
+    tarn_sb_init(&text, 8 * ICE_STRING_BYTES_MAX);
+    tarn_sb_cstr(&text, "{\"timestamp-ms\":");
+    tarn_sb_i64(&text, ice_int_or(b->base, "last-updated-ms", b->ctx->now_ms));
+    tarn_sb_cstr(&text, ",\"metadata-file\":");
+    ice_json_write_string(&text, b->ctx->base_location);
+    tarn_sb_char(&text, '}');
+    json_t *entry = text.failed ? NULL : ice_entry_new(tarn_sb_view(&text));
+    tarn_sb_free(&text);
+    return entry;
 }
 
 /* The file that this metadata replaces joins the log; the oldest fall off. One new list is made, not a copy that is then cut:
  * each entry that is touched costs a miss of the processor's cache. */
 static tarn_err update_metadata_log(ice_build *b, ice_result *out)
 {
-    json_t *entry = NULL;
     if (b->ctx->base_location.n == 0)
         return TARN_OK;
     int64_t keep = ice_property_int(b->md, "write.metadata.previous-versions-max", ICE_METADATA_LOG_DEFAULT);
@@ -208,9 +211,7 @@ static tarn_err update_metadata_log(ice_build *b, ice_result *out)
             err = expire(out, json_array_get(old, i));
     }
     if (err == TARN_OK)
-        err = log_entry(b, &entry);
-    if (err == TARN_OK)
-        err = ice_push(log, entry);
+        err = ice_push(log, log_entry(b));
     if (err != TARN_OK) {
         json_decref(log);
         return err;

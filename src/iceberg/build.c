@@ -105,8 +105,8 @@ json_t *ice_find(const json_t *list, const char *key, int64_t id)
 {
     for (size_t i = 0; i < json_array_size(list); i++) {
         json_t *item = json_array_get(list, i);
-        const json_t *v = json_object_get(item, key);
-        if (json_is_integer(v) && json_integer_value(v) == id)
+        int64_t v = 0;
+        if (ice_int_at(item, key, &v) && v == id)
             return item;
     }
     return NULL;
@@ -122,14 +122,18 @@ int64_t ice_highest(const json_t *list, const char *key)
     return top;
 }
 
+static bool in_set(const json_t *item, const char *key, const ice_id_set *ids)
+{
+    int64_t id = 0;
+    return ice_int_at(item, key, &id) && ice_id_set_has(ids, id);
+}
+
 tarn_err ice_drop_entries(ice_build *b, ice_part p, const char *key, const ice_id_set *ids, size_t *removed)
 {
     const json_t *old = ice_child(b, p);
     size_t n = json_array_size(old), gone = 0;
-    for (size_t i = 0; i < n; i++) {
-        const json_t *v = json_object_get(json_array_get(old, i), key);
-        gone += json_is_integer(v) && ice_id_set_has(ids, json_integer_value(v));
-    }
+    for (size_t i = 0; i < n; i++)
+        gone += in_set(json_array_get(old, i), key, ids);
     *removed = gone;
     if (gone == 0)
         return TARN_OK;
@@ -138,10 +142,7 @@ tarn_err ice_drop_entries(ice_build *b, ice_part p, const char *key, const ice_i
         return TARN_E_NO_MEMORY;
     for (size_t i = 0; i < n; i++) {
         json_t *item = json_array_get(old, i);
-        const json_t *v = json_object_get(item, key);
-        if (json_is_integer(v) && ice_id_set_has(ids, json_integer_value(v)))
-            continue;
-        if (json_array_append(kept, item) != 0) {
+        if (!in_set(item, key, ids) && json_array_append(kept, item) != 0) {
             json_decref(kept);
             return TARN_E_NO_MEMORY;
         }

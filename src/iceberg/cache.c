@@ -19,8 +19,6 @@
 
 #include "catalog.h"
 
-#define TREE_BYTES_PER_TEXT_BYTE 8 /* a parsed tree is about this much larger than its text (measured) */
-
 /* ------------------------------------------------------------------ states */
 ice_state *ice_state_new(const tarn_entity_row *row, json_t *metadata, ice_text *text)
 {
@@ -40,7 +38,7 @@ ice_state *ice_state_new(const tarn_entity_row *row, json_t *metadata, ice_text 
     s->pointer = (tarn_str){p, row->pointer.n};
     s->text = *text;
     s->metadata = metadata;
-    s->bytes = sizeof *s + ice_text_bytes(text) + text->n * TREE_BYTES_PER_TEXT_BYTE + row->pointer.n;
+    s->bytes = sizeof *s + ice_text_bytes(text) + ice_text_tree_bytes(text) + row->pointer.n;
     tarn_list_init(&s->lru);
     tarn_list_init(&s->waiters);
     memset(text, 0, sizeof *text);

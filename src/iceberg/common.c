@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common.h"
+#include "entry.h"
 
 /* ------------------------------------------------------------------ errors */
 void ice_error_init(ice_error *e)
@@ -206,7 +206,10 @@ void ice_json_write(tarn_sb *b, const json_t *value)
         write_array(b, value);
         break;
     case JSON_STRING:
-        ice_json_write_string(b, ice_str(value));
+        if (ice_entry_is_text(value))
+            tarn_sb_str(b, ice_entry_text(value));
+        else
+            ice_json_write_string(b, ice_str(value));
         break;
     case JSON_INTEGER:
         tarn_sb_i64(b, json_integer_value(value));
@@ -245,6 +248,11 @@ static tarn_err mistyped(ice_error *e, const char *what, const char *key, const 
 
 tarn_err ice_opt_int(const json_t *object, const char *what, const char *key, bool *has, int64_t *out, ice_error *e)
 {
+    tarn_str text;
+    if (ice_entry_is_text(object)) {
+        *has = ice_entry_value(ice_entry_text(object), key, &text);
+        return !*has || ice_entry_int(text, out) ? TARN_OK : mistyped(e, what, key, "an integer");
+    }
     json_t *v = ice_get(object, key);
     *has = v != NULL;
     if (!v)
@@ -351,10 +359,21 @@ tarn_err ice_check_string_map(const json_t *map, const char *what, ice_error *e)
     return TARN_OK;
 }
 
+bool ice_int_at(const json_t *object, const char *key, int64_t *out)
+{
+    tarn_str text;
+    if (ice_entry_is_text(object))
+        return ice_entry_value(ice_entry_text(object), key, &text) && ice_entry_int(text, out);
+    json_t *v = json_object_get(object, key);
+    if (json_is_integer(v))
+        *out = json_integer_value(v);
+    return json_is_integer(v);
+}
+
 int64_t ice_int_or(const json_t *object, const char *key, int64_t fallback)
 {
-    json_t *v = json_object_get(object, key);
-    return json_is_integer(v) ? json_integer_value(v) : fallback;
+    int64_t v = 0;
+    return ice_int_at(object, key, &v) ? v : fallback;
 }
 
 tarn_str ice_str(const json_t *string)

@@ -67,6 +67,8 @@ tarn_err ice_opt_array(const json_t *object, const char *what, const char *key, 
 /* An object whose values are all texts. */
 tarn_err ice_check_string_map(const json_t *map, const char *what, ice_error *e);
 
+/* The integers of an object, here and above, also of an entry that is kept as text (entry.h). */
+bool ice_int_at(const json_t *object, const char *key, int64_t *out); /* false: absent, null or no integer */
 /* Never fails on well-formed metadata: the integer, or `fallback` when absent, null or no integer. */
 int64_t ice_int_or(const json_t *object, const char *key, int64_t fallback);
 tarn_str ice_string_or_empty(const json_t *object, const char *key);

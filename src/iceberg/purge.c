@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "catalog.h"
+#include "entry.h"
 
 #define PURGE_BATCH 500
 #define PURGE_ARENA_BYTES_MAX (16u * 1024 * 1024)
@@ -264,6 +265,14 @@ static bool add_file(purge *p, const tarn_bucket_row *bucket, tarn_str location)
     return p->files[p->files_n++].p != NULL;
 }
 
+static bool add_logged(purge *p, const tarn_bucket_row *bucket, const json_t *entry)
+{
+    json_t *file = ice_entry_get(entry, "metadata-file");
+    bool ok = add_file(p, bucket, ice_str(file));
+    json_decref(file);
+    return ok;
+}
+
 /* The metadata files of the log; the one that was current goes last. */
 static tarn_err list_files(purge *p, const tarn_bucket_row *bucket, const json_t *metadata)
 {
@@ -273,7 +282,7 @@ static tarn_err list_files(purge *p, const tarn_bucket_row *bucket, const json_t
     bool ok = p->files != NULL;
     p->last = file_key(bucket, p->row.dropped.pointer);
     for (size_t i = 0; ok && i < n; i++)
-        ok = add_file(p, bucket, ice_string_or_empty(json_array_get(log, i), "metadata-file"));
+        ok = add_logged(p, bucket, json_array_get(log, i));
     return ok ? TARN_OK : TARN_E_NO_MEMORY;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "catalog.h"
+#include "entry.h"
 
 /* ------------------------------------------------------------------ metadata files */
 tarn_err ice_file_read(ice_req *q, tarn_str location, tarn_arena *a, tarn_str *out)
@@ -103,8 +104,9 @@ static tarn_err parse_state(ice_req *q, const tarn_entity_row *row, tarn_arena *
 {
     json_t *raw = NULL, *md = NULL;
     ice_text text = {0};
-    ICE_TRY(ice_json_parse_object(bytes, &raw, &q->e));
-    tarn_err err = row->kind == TARN_ENTITY_VIEW ? ice_view_load(raw, &md, &q->e) : ice_table_load(raw, false, a, &md, &q->e);
+    bool view = row->kind == TARN_ENTITY_VIEW;
+    ICE_TRY(view ? ice_json_parse_object(bytes, &raw, &q->e) : ice_entries_parse(bytes, &raw, &q->e));
+    tarn_err err = view ? ice_view_load(raw, &md, &q->e) : ice_table_load(raw, false, a, &md, &q->e);
     json_decref(raw);
     ICE_TRY(err);
     /* A version 1 file may have no uuid: the one that the catalog has given it since it was registered. */

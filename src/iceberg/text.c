@@ -8,7 +8,10 @@
  */
 #include <string.h>
 
+#include "entry.h"
 #include "text.h"
+
+#define TREE_BYTES_PER_TEXT_BYTE 8 /* a parsed tree is about this much larger than its text (measured) */
 
 /* Strings that are all that changed would be found by their key as well; they are short, and written anew. */
 static const ice_span *find_span(const ice_text *t, const json_t *value, size_t hint)
@@ -40,6 +43,7 @@ static bool copy_value(tarn_sb *b, const ice_span *from, const ice_text *base_te
     s->start = (uint32_t)b->n;
     tarn_sb_bytes(b, base_text->p + from->start, from->end - from->start);
     s->end = (uint32_t)b->n;
+    s->texts = from->texts;
     if (!from->elements)
         return true;
     if (!elements(s, from->elements_n))
@@ -68,6 +72,7 @@ static bool write_list(tarn_sb *b, const json_t *list, const json_t *old, const 
     if (!elements(s, n))
         return false;
     s->start = (uint32_t)b->n;
+    s->texts = true;
     tarn_sb_char(b, '[');
     for (size_t i = 0; i < n;) {
         size_t at = j, run = 0;
@@ -77,9 +82,12 @@ static bool write_list(tarn_sb *b, const json_t *list, const json_t *old, const 
             tarn_sb_char(b, ',');
         s->elements[i] = (uint32_t)b->n;
         if (run == 0) { /* a new one */
-            ice_json_write(b, json_array_get(list, i++));
+            const json_t *element = json_array_get(list, i++);
+            s->texts = s->texts && ice_entry_is_text(element);
+            ice_json_write(b, element);
             continue;
         }
+        s->texts = s->texts && from->texts;
         uint32_t first = from->elements[at], last = element_end(from, at + run - 1);
         for (size_t k = 1; k < run; k++)
             s->elements[i + k] = from->elements[at + k] - first + s->elements[i];
@@ -160,6 +168,18 @@ void ice_text_free(ice_text *t)
         tarn_free(t->spans[i].elements);
     tarn_free(t->p);
     memset(t, 0, sizeof *t);
+}
+
+size_t ice_text_tree_bytes(const ice_text *t)
+{
+    size_t texts = 0, entries = 0;
+    for (size_t i = 0; i < t->spans_n; i++) {
+        if (t->spans[i].texts) {
+            texts += t->spans[i].end - t->spans[i].start;
+            entries += t->spans[i].elements_n;
+        }
+    }
+    return (t->n - texts) * TREE_BYTES_PER_TEXT_BYTE + texts + entries * ICE_ENTRY_OVERHEAD_BYTES;
 }
 
 size_t ice_text_bytes(const ice_text *t)

@@ -15,6 +15,7 @@ typedef struct ice_span {
     uint32_t start, end; /* its text */
     uint32_t *elements;  /* a list: where each element begins */
     uint32_t elements_n;
+    bool texts; /* a list whose elements are all kept as text (entry.h) */
 } ice_span;
 
 typedef struct ice_text {
@@ -29,7 +30,8 @@ typedef struct ice_text {
  * the text it was written to; both NULL: nothing to copy from. LIMIT past max_bytes.
  */
 tarn_err ice_text_write(const json_t *object, const json_t *base, const ice_text *base_text, size_t max_bytes, ice_text *out);
-void ice_text_free(ice_text *t);          /* zeroed is fine */
-size_t ice_text_bytes(const ice_text *t); /* memory besides the struct */
+void ice_text_free(ice_text *t);               /* zeroed is fine */
+size_t ice_text_bytes(const ice_text *t);      /* memory besides the struct */
+size_t ice_text_tree_bytes(const ice_text *t); /* about what the object takes that was written */
 
 #endif

@@ -10,6 +10,7 @@
  * minute ahead can't become current, as every correct clock after it would be refused.
  */
 #include "build.h"
+#include "entry.h"
 
 /* ------------------------------------------------------------------ add-snapshot */
 static tarn_err check_sequence(ice_build *b, const json_t *snapshot, bool has_parent)
@@ -127,7 +128,7 @@ tarn_err ice_up_add_snapshot(ice_build *b, const json_t *u)
     ICE_TRY(ice_own(b, ICE_PART_SNAPSHOTS, &list));
     ICE_TRY(clean_snapshot(snapshot, parent, &clean));
     b->changed = true;
-    return ice_push(list, clean);
+    return ice_entry_push(list, clean);
 }
 
 /* ------------------------------------------------------------------ refs */
@@ -198,7 +199,7 @@ static tarn_err log_main(ice_build *b, int64_t id)
         json_decref(entry);
         return err;
     }
-    ICE_TRY(ice_push(log, entry));
+    ICE_TRY(ice_entry_push(log, entry));
     return ice_set_current_snapshot(b, id);
 }
 

@@ -3,6 +3,7 @@
  * Any bytes as a metadata.json, of a table or a view, and as a commit ({"base", "requirements", "updates"}). What must hold:
  * metadata that is taken is written, read and taken again as the same text; a commit that is taken leaves metadata that is taken.
  */
+#include "entry.h"
 #include "metadata.h"
 #include "text.h"
 
@@ -66,14 +67,36 @@ static void as_a_commit(const json_t *in, tarn_arena *a)
 {
     ice_error e;
     ice_result r = {0};
-    json_t *base = NULL;
+    json_t *base = NULL, *raw = NULL;
     ice_ctx ctx = {.arena = a, .now_ms = 1700000000000};
     ice_error_init(&e);
-    if (ice_table_load(json_object_get(in, "base"), true, a, &base, &e) == TARN_OK &&
+    size_t n = 0;
+    char *text = text_of(json_object_get(in, "base"), &n); /* as the file that the daemon reads it from */
+    TARN_ASSERT(ice_entries_parse((tarn_str){text, n}, &raw, &e) == TARN_OK);
+    if (ice_table_load(raw, true, a, &base, &e) == TARN_OK &&
         ice_table_apply(base, json_object_get(in, "requirements"), json_object_get(in, "updates"), &ctx, &r, &e) == TARN_OK)
         comes_back(r.metadata, false, a);
     ice_result_release(&r);
     json_decref(base);
+    json_decref(raw);
+    tarn_free(text);
+}
+
+/* Read by entries, a document is the same one, and what is none is none. */
+static void by_entries_is_the_same(tarn_str text, const json_t *document, bool ok)
+{
+    ice_error e;
+    json_t *parts = NULL;
+    size_t n = 0, parts_n = 0;
+    ice_error_init(&e);
+    TARN_ASSERT((ice_entries_parse(text, &parts, &e) == TARN_OK) == ok);
+    if (!ok)
+        return;
+    char *whole_text = text_of(document, &n), *parts_text = text_of(parts, &parts_n);
+    TARN_ASSERT(n == parts_n && memcmp(whole_text, parts_text, n) == 0);
+    tarn_free(whole_text);
+    tarn_free(parts_text);
+    json_decref(parts);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -83,7 +106,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     json_t *in = NULL;
     tarn_arena *a = tarn_arena_new(ARENA_BYTES);
     ice_error_init(&e);
-    if (a && ice_json_parse_object((tarn_str){(const char *)data, n}, &in, &e) == TARN_OK) {
+    tarn_str text = {(const char *)data, n};
+    bool ok = a && ice_json_parse_object(text, &in, &e) == TARN_OK;
+    by_entries_is_the_same(text, in, ok);
+    if (ok) {
         as_a_file(in, false, a);
         as_a_file(in, true, a);
         if (json_is_object(json_object_get(in, "base")))

@@ -3,7 +3,7 @@
  * The metadata engine on a pipe, for tests in other languages: `test_iceberg_apply_tool --stdin` reads one JSON object a
  * line and writes one a line. Input: {"op": "apply"|"create"|"view-create"|"view-apply"|"load"|"refs", "base", "requirements",
  * "updates", "request", "uuid", "now", "location"}; output: {"metadata", "changed"} or {"error": {"type", "code", "message"}}.
- * Without arguments it runs the tests of this tool itself.
+ * The base is read from text as the daemon reads a file. Without arguments it runs the tests of this tool itself.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,14 +13,25 @@
 
 #include <cmocka.h>
 
+#include "entry.h"
 #include "metadata.h"
 
 #define LINE_BYTES_MAX (16u * 1024 * 1024)
 
-static tarn_err run_op(const json_t *in, const ice_ctx *ctx, ice_result *r, ice_error *e)
+static tarn_err as_file(const json_t *tree, json_t **out, ice_error *e)
+{
+    tarn_sb b;
+    tarn_sb_init(&b, LINE_BYTES_MAX);
+    ice_json_write(&b, tree);
+    tarn_err err = ice_entries_parse(tarn_sb_view(&b), out, e);
+    tarn_sb_free(&b);
+    return err;
+}
+
+static tarn_err run_op(const json_t *in, const json_t *base, const ice_ctx *ctx, ice_result *r, ice_error *e)
 {
     tarn_str op = ice_string_or_empty(in, "op"), uuid = ice_string_or_empty(in, "uuid");
-    const json_t *base = ice_get(in, "base"), *req = ice_get(in, "requirements"), *up = json_object_get(in, "updates");
+    const json_t *req = ice_get(in, "requirements"), *up = json_object_get(in, "updates");
     const json_t *request = json_object_get(in, "request");
     r->changed = true;
     if (tarn_str_eqc(op, "create"))
@@ -38,7 +49,7 @@ static tarn_err run_op(const json_t *in, const ice_ctx *ctx, ice_result *r, ice_
 
 static tarn_err answer(tarn_str line, tarn_sb *out)
 {
-    json_t *in = NULL;
+    json_t *in = NULL, *base = NULL;
     ice_error e;
     ice_result r = {0};
     ice_error_init(&e);
@@ -48,8 +59,10 @@ static tarn_err answer(tarn_str line, tarn_sb *out)
                    .now_ms = ice_int_or(in, "now", 1700000000000),
                    .warehouse_root = ice_string_or_empty(in, "root"),
                    .base_location = ice_string_or_empty(in, "location")};
+    if (err == TARN_OK && ice_get(in, "base"))
+        err = as_file(ice_get(in, "base"), &base, &e);
     if (err == TARN_OK)
-        err = run_op(in, &ctx, &r, &e);
+        err = run_op(in, base, &ctx, &r, &e);
     if (err == TARN_OK) {
         tarn_sb_cstr(out, "{\"metadata\":");
         ice_json_write(out, r.metadata);
@@ -61,6 +74,7 @@ static tarn_err answer(tarn_str line, tarn_sb *out)
         tarn_sb_cstr(out, "}}");
     }
     ice_result_release(&r);
+    json_decref(base);
     json_decref(in);
     tarn_arena_free(a);
     return err;
