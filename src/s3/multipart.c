@@ -198,6 +198,31 @@ static tarn_err send_completed(s3_ctx *c, const tarn_put_result *res)
     return s3_xml_send(c, &x, 200);
 }
 
+/* The parts of a COMPOSITE checksum are named with theirs. An upload that is not there any more may have been completed with these. */
+static tarn_err check_part_sums(s3_ctx *c, const tarn_complete_spec *spec)
+{
+    tarn_upload_row up;
+    tarn_attrs attrs = {0};
+    tarn_err e = tarn_meta_upload_get(c->s3->meta, NULL, c->bucket.id, c->key, spec->upload_id, spec->nonce, c->a, &up);
+    if (e == TARN_OK)
+        e = tarn_attrs_unpack(up.attrs, c->a, &attrs);
+    if (e != TARN_OK)
+        return e == TARN_E_NO_SUCH_UPLOAD ? TARN_OK : e;
+    if (attrs.checksum.kind == TARN_SUM_NONE || attrs.checksum.type != TARN_SUM_COMPOSITE)
+        return TARN_OK;
+    size_t i = 0;
+    while (i < spec->parts_n && spec->parts[i].checksum.kind != TARN_SUM_NONE)
+        i++;
+    if (i == spec->parts_n)
+        return TARN_OK;
+    c->detail.message =
+        tarn_arena_fmt(c->a,
+                       "The upload was created using a %s checksum. The complete request must include the checksum for "
+                       "each part. It was missing for part %u in the request.",
+                       tarn_sum_header(attrs.checksum.kind) + sizeof "x-amz-checksum-" - 1, (unsigned)spec->parts[i].number);
+    return TARN_E_INVALID_REQUEST;
+}
+
 tarn_err s3_complete_upload(s3_ctx *c)
 {
     tarn_complete_spec spec = {.bucket = &c->bucket, .key = c->key};
@@ -213,6 +238,8 @@ tarn_err s3_complete_upload(s3_ctx *c)
         e = read_parts(c, root, &spec);
     if (e == TARN_OK && !tarn_upload_id_parse(id, &spec.upload_id, &spec.nonce))
         e = TARN_E_NO_SUCH_UPLOAD;
+    if (e == TARN_OK)
+        e = check_part_sums(c, &spec);
     if (e == TARN_OK)
         e = tarn_upload_complete(c->s3->store, &spec, c->a, &res, &bad);
     if (e == TARN_E_NO_SUCH_UPLOAD)

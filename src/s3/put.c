@@ -162,6 +162,18 @@ tarn_err s3_put_object(s3_ctx *c)
     return s3_send_empty(c, 200);
 }
 
+/* An upload's parts have its algorithm. What a COMPOSITE checksum is made of is given with each part: S3 takes no part without it; where
+ * the checksum is that of the whole object the server makes up for it. */
+static tarn_err check_part_sum(s3_ctx *c, const tarn_checksum *of_upload, tarn_sum_kind given)
+{
+    bool fits = given == of_upload->kind || (given == TARN_SUM_NONE && of_upload->type != TARN_SUM_COMPOSITE);
+    if (of_upload->kind == TARN_SUM_NONE || fits)
+        return TARN_OK;
+    c->detail.message = tarn_arena_fmt(c->a, "Checksum Type mismatch occurred, expected checksum Type: %s, actual checksum Type: %s",
+                                       tarn_sum_name(of_upload->kind), given == TARN_SUM_NONE ? "null" : tarn_sum_name(given));
+    return TARN_E_INVALID_REQUEST;
+}
+
 tarn_err s3_upload_part(s3_ctx *c)
 {
     upload u = {.spec = {.is_part = true}};
@@ -186,11 +198,9 @@ tarn_err s3_upload_part(s3_ctx *c)
     if (e != TARN_OK)
         return e;
     tarn_sum_kind want = wanted_sum(&u.digests);
-    if (fixed.checksum.kind != TARN_SUM_NONE && want != TARN_SUM_NONE && want != fixed.checksum.kind) {
-        c->detail.message = tarn_arena_fmt(c->a, "Checksum Type mismatch occurred, expected checksum Type: %s, actual checksum Type: %s",
-                                           tarn_sum_name(fixed.checksum.kind), tarn_sum_name(want));
-        return TARN_E_INVALID_REQUEST;
-    }
+    e = check_part_sum(c, &fixed.checksum, want);
+    if (e != TARN_OK)
+        return e;
     u.spec.attrs.checksum.kind = want != TARN_SUM_NONE ? want : fixed.checksum.kind;
     tarn_put_result res;
     e = store(c, &u, &res);

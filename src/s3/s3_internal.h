@@ -238,6 +238,7 @@ void s3_new_version_header(s3_ctx *c, const tarn_version_row *row);
 void s3_expiration_header(s3_ctx *c, const tarn_version_row *row);
 void s3_etag_header(s3_ctx *c, tarn_str etag);
 void s3_checksum_headers(s3_ctx *c, const tarn_checksum *sum);
+const char *s3_checksum_word(tarn_sum_kind kind);                   /* as S3's messages name it: "crc32c", "null" */
 tarn_str s3_checksum_text(tarn_arena *a, const tarn_checksum *sum); /* base64, "-N" for COMPOSITE of an upload */
 /* "b64" or "b64-N" for a kind; false when it is no such value. */
 bool s3_checksum_parse(tarn_sum_kind kind, tarn_str text, tarn_checksum *out);

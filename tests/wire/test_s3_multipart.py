@@ -143,11 +143,18 @@ def composite_checksums():
             sums[n] = (element, f(d))
         wrong = "x-amz-checksum-crc32c" if kind == "CRC32" else "x-amz-checksum-crc32"
         refused(upload(kind, uid, 3, b, {wrong: checksum(wrong[15:].upper(), b)}), 400, "InvalidRequest", "another algorithm")
+        r = upload(kind, uid, 3, b)
+        refused(r, 400, "InvalidRequest", "no checksum")
+        eq(r.xml().findtext("Message"), f"Checksum Type mismatch occurred, expected checksum Type: {kind}, actual checksum Type: null")
         r = C.get(B, kind, {"uploadId": uid})
         eq((r.texts("Part/" + element), r.xml().findtext("ChecksumAlgorithm"), r.xml().findtext("ChecksumType")), ([f(a), f(b)], kind, "COMPOSITE"), "ListParts")
         refused(complete(kind, uid, tags, sums={1: (element, f(b)), 2: (element, f(b))}), 400, "InvalidPart", "a part's checksum that is wrong")
         inner = checksum(kind, base64.b64decode(f(a)) + base64.b64decode(f(b)))
         refused(complete(kind, uid, tags, {name: checksum(kind, b"no") + "-2"}, sums), 400, "BadDigest", "the whole's checksum that is wrong")
+        for some, missing in (({}, 1), ({1: sums[1]}, 2)):
+            r = complete(kind, uid, tags, sums=some)
+            refused(r, 400, "InvalidRequest", "a part without its checksum")
+            true(f"created using a {kind.lower()} checksum" in r.xml().findtext("Message") and f"missing for part {missing} " in r.xml().findtext("Message"), str(r))
         r = complete(kind, uid, tags, {name: inner + "-2"}, sums)
         eq((r.status, r.xml().findtext(element), r.xml().findtext("ChecksumType")), (200, inner + "-2", "COMPOSITE"), f"{r}")
         r = C.head(B, kind, headers={"x-amz-checksum-mode": "ENABLED"})
@@ -159,6 +166,18 @@ def composite_checksums():
            [("1", str(PART), f(a)), ("2", "4", f(b))], "each part")
         root = C.get(B, kind, {"attributes": ""}, {"x-amz-object-attributes": "ObjectParts", "x-amz-max-parts": "1"}).xml()
         eq((root.findtext("ObjectParts/IsTruncated"), root.findtext("ObjectParts/NextPartNumberMarker"), len(root.findall("ObjectParts/Part"))), ("true", "1", 1))
+
+
+@case
+def composite_checksums_of_copied_parts():
+    """The server computes the checksum of a part that it copies, and names it in the answer: the completion repeats it."""
+    C.put(B, "composite-source", b"source")
+    uid = create("composite-copy", {"x-amz-checksum-algorithm": "SHA256"})
+    r = C.put(B, "composite-copy", query={"partNumber": 1, "uploadId": uid}, headers={"x-amz-copy-source": f"/{B}/composite-source"})
+    eq((r.status, r.xml().findtext("ChecksumSHA256")), (200, sha256(b"source")), str(r))
+    parts = [(1, r.xml().findtext("ETag"))]
+    refused(complete("composite-copy", uid, parts), 400, "InvalidRequest", "without")
+    eq(complete("composite-copy", uid, parts, sums={1: ("ChecksumSHA256", sha256(b"source"))}).status, 200, "with it")
 
 
 @case
