@@ -3,7 +3,9 @@
  * Buckets, their configurations, and the key-value facts of the deployment.
  *
  * Every change of a bucket or of one of its configurations gives the row a new generation, a number of the commit order:
- * who caches a bucket compares it.
+ * who caches a bucket compares it. Rows are remembered here, too: see below.
+ *
+ * Memory: a connection owns what it remembers. Threads: a connection is one thread's; the store's number of changes is atomic.
  */
 #include "meta_internal.h"
 
@@ -54,6 +56,93 @@ static void bucket_read(const meta_q *q, tarn_bucket_row *out)
     };
 }
 
+/* ------------------------------------------------------------------ rows that are remembered */
+/*
+ * Every request reads its bucket's row, and every transaction of an object reads it again; it hardly ever changes. So a
+ * connection remembers the rows that it has read, together with the store's number of changes from before it read them. The
+ * number moves after a group that wrote a bucket has been committed and before anybody in it is answered: who finds it
+ * unmoved would read the same row again, or one whose change nobody has been told of. In the group itself nothing that is
+ * remembered counts from the first such write on.
+ */
+static meta_bucket_kept *kept_by_name(meta_conn *c, tarn_str name)
+{
+    uint64_t h = 14695981039346656037ull;
+
+    for (size_t i = 0; i < name.n; i++)
+        h = (h ^ (unsigned char)name.p[i]) * 1099511628211ull;
+    return &c->buckets[h >> 32 & (META_BUCKETS_KEPT - 1)];
+}
+
+static meta_bucket_kept *kept_by_id(meta_conn *c, uint64_t id)
+{
+    return &c->buckets[id * 0x9E3779B97F4A7C15ull >> 32 & (META_BUCKETS_KEPT - 1)];
+}
+
+static void forget(meta_bucket_kept *k)
+{
+    tarn_free(k->memory);
+    *k = (meta_bucket_kept){.changes = 0};
+}
+
+void meta_bucket_forget_all(meta_conn *c)
+{
+    for (size_t i = 0; i < META_BUCKETS_KEPT; i++)
+        forget(&c->buckets[i]);
+}
+
+/* The number that counts for a row that is looked for or read now; 0: none does. */
+static uint64_t changes_now(const meta_conn *c, const tarn_meta_tx *tx)
+{
+    return tx != NULL && tx->bucket_written ? 0 : atomic_load(&c->meta->bucket_changes);
+}
+
+static void remember(meta_bucket_kept *k, uint64_t changes, const tarn_bucket_row *row)
+{
+    tarn_bucket_row r = *row;
+    tarn_str *const parts[] = {&r.name, &r.owner, &r.warehouse_uuid, &r.warehouse_properties};
+    size_t total = 0;
+
+    for (size_t i = 0; i < TARN_ARRAY_LEN(parts); i++)
+        total += parts[i]->n;
+    forget(k);
+    char *p = changes != 0 && total <= META_BUCKET_KEPT_BYTES_MAX ? tarn_malloc(total) : NULL;
+    if (p == NULL) /* then it is read again next time */
+        return;
+    k->memory = p;
+    for (size_t i = 0; i < TARN_ARRAY_LEN(parts); i++) {
+        if (parts[i]->n == 0)
+            continue;
+        memcpy(p, parts[i]->p, parts[i]->n);
+        parts[i]->p = p;
+        p += parts[i]->n;
+    }
+    k->row = r;
+    k->changes = changes;
+}
+
+static tarn_err hand_out(const tarn_bucket_row *kept, tarn_arena *a, tarn_bucket_row *out)
+{
+    tarn_bucket_row r = *kept;
+    tarn_err err = meta_keep(a, (tarn_str *const[]){&r.name, &r.owner, &r.warehouse_uuid, &r.warehouse_properties}, 4);
+
+    if (err == TARN_OK)
+        *out = r;
+    return err;
+}
+
+tarn_err meta_bucket_w_begin(meta_q *q, tarn_meta_tx *tx, meta_sql id)
+{
+    tx->bucket_written = true;
+    return meta_w_begin(q, tx, id);
+}
+
+void meta_bucket_group_over(tarn_meta_tx *tx)
+{
+    if (tx->bucket_written)
+        atomic_fetch_add(&tx->meta->bucket_changes, 1);
+    tx->bucket_written = false;
+}
+
 /* Steps q, which has been bound, and keeps the row. */
 static tarn_err bucket_fetch(meta_q *q, tarn_arena *a, tarn_bucket_row *out)
 {
@@ -75,24 +164,46 @@ static tarn_err bucket_fetch(meta_q *q, tarn_arena *a, tarn_bucket_row *out)
 
 tarn_err tarn_meta_bucket_get(tarn_meta *m, tarn_meta_tx *tx, tarn_str name, tarn_arena *a, tarn_bucket_row *out)
 {
+    meta_conn *c;
     meta_q q;
-    tarn_err err = meta_q_read(&q, m, tx, META_SQL_BUCKET_GET);
+    tarn_err err = meta_conn_for(m, tx, &c);
 
     if (err != TARN_OK)
         return err;
+    uint64_t changes = changes_now(c, tx);
+    meta_bucket_kept *k = kept_by_name(c, name);
+    if (k->changes != 0 && k->changes == changes && tarn_str_eq(k->row.name, name))
+        return hand_out(&k->row, a, out);
+    err = meta_q_begin(&q, c, META_SQL_BUCKET_GET);
+    if (err != TARN_OK)
+        return err;
     meta_q_text(&q, name);
-    return bucket_fetch(&q, a, out);
+    err = bucket_fetch(&q, a, out);
+    if (err == TARN_OK)
+        remember(k, changes, out);
+    return err;
 }
 
 tarn_err tarn_meta_bucket_get_id(tarn_meta *m, tarn_meta_tx *tx, uint64_t id, tarn_arena *a, tarn_bucket_row *out)
 {
+    meta_conn *c;
     meta_q q;
-    tarn_err err = meta_q_read(&q, m, tx, META_SQL_BUCKET_GET_ID);
+    tarn_err err = meta_conn_for(m, tx, &c);
 
     if (err != TARN_OK)
         return err;
+    uint64_t changes = changes_now(c, tx);
+    meta_bucket_kept *k = kept_by_id(c, id);
+    if (k->changes != 0 && k->changes == changes && k->row.id == id)
+        return hand_out(&k->row, a, out);
+    err = meta_q_begin(&q, c, META_SQL_BUCKET_GET_ID);
+    if (err != TARN_OK)
+        return err;
     meta_q_u64(&q, id);
-    return bucket_fetch(&q, a, out);
+    err = bucket_fetch(&q, a, out);
+    if (err == TARN_OK)
+        remember(k, changes, out);
+    return err;
 }
 
 static bool starts_with(tarn_str s, tarn_str prefix)
@@ -150,7 +261,7 @@ tarn_err tarn_meta_bucket_create(tarn_meta_tx *tx, tarn_bucket_row *row)
     if (!bucket_row_fits(row))
         return TARN_E_LIMIT;
     uint64_t id = tarn_meta_tx_seq(tx);
-    tarn_err err = meta_w_begin(&q, tx, META_SQL_BUCKET_INSERT);
+    tarn_err err = meta_bucket_w_begin(&q, tx, META_SQL_BUCKET_INSERT);
     if (err != TARN_OK)
         return err;
     meta_q_u64(&q, id);
@@ -181,7 +292,7 @@ tarn_err tarn_meta_bucket_update(tarn_meta_tx *tx, const tarn_bucket_row *row)
 
     if (!bucket_row_fits(row))
         return TARN_E_LIMIT;
-    tarn_err err = meta_w_begin(&q, tx, META_SQL_BUCKET_UPDATE);
+    tarn_err err = meta_bucket_w_begin(&q, tx, META_SQL_BUCKET_UPDATE);
     if (err != TARN_OK)
         return err;
     meta_q_u64(&q, row->id);
@@ -201,7 +312,7 @@ tarn_err tarn_meta_bucket_update(tarn_meta_tx *tx, const tarn_bucket_row *row)
 static tarn_err bucket_write(tarn_meta_tx *tx, meta_sql id, uint64_t bucket_id, uint64_t *changes)
 {
     meta_q q;
-    tarn_err err = meta_w_begin(&q, tx, id);
+    tarn_err err = meta_bucket_w_begin(&q, tx, id);
 
     if (err != TARN_OK)
         return err;
@@ -236,7 +347,7 @@ static tarn_err bucket_touch(tarn_meta_tx *tx, uint64_t bucket_id)
 {
     meta_q q;
     uint64_t changes = 0;
-    tarn_err err = meta_w_begin(&q, tx, META_SQL_BUCKET_TOUCH);
+    tarn_err err = meta_bucket_w_begin(&q, tx, META_SQL_BUCKET_TOUCH);
 
     if (err != TARN_OK)
         return err;

@@ -297,6 +297,7 @@ static void group_run(meta_committer *k, request *first)
         for (request *r = first; r != NULL; r = r->next)
             r->result = meta_vfs_quorum_lost(k->meta->vfs) ? TARN_E_QUORUM_WRITE : err;
     }
+    meta_bucket_group_over(&k->tx);
     tarn_metric_add(TARN_M_META_GROUPS, 1);
 }
 

@@ -113,6 +113,7 @@ void meta_conn_close(meta_conn *c)
         return;
     for (size_t i = 0; i < META_SQL_COUNT; i++)
         sqlite3_finalize(c->stmts[i]);
+    meta_bucket_forget_all(c);
     int rc = sqlite3_close(c->db);
     TARN_ASSERT(rc == SQLITE_OK); /* a statement that somebody still uses is a bug */
     tarn_free(c);

@@ -62,6 +62,7 @@ tarn_err tarn_meta_open(const tarn_meta_options *opt, tarn_meta **out)
     m->cache_bytes = opt->cache_bytes;
     m->plan = META_CHECKPOINT_PLAN;
     m->queue_max = TARN_META_QUEUE_MAX;
+    atomic_store(&m->bucket_changes, 1);
     /* Too few folders to write: what is there is opened and read, and nothing can be committed. The copies are still levelled,
      * which changes no content. */
     m->read_only = opt->write_quorum > opt->dirs_n;

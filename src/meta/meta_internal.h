@@ -30,6 +30,9 @@
 #define META_NAME_BYTES_MAX 4096      /* owners, properties' small brothers: sanity limit of short texts */
 #define META_TEXT_BYTES_MAX (1024 * 1024)
 
+#define META_BUCKETS_KEPT 16             /* rows of buckets that a connection remembers; a power of two */
+#define META_BUCKET_KEPT_BYTES_MAX 16384 /* a row with longer texts is read anew each time */
+
 /* ------------------------------------------------------------------ connection and statements */
 typedef enum meta_sql {
 #define META_SQL(id, text) META_SQL_##id,
@@ -38,11 +41,19 @@ typedef enum meta_sql {
     META_SQL_COUNT
 } meta_sql;
 
+/* A bucket's row as it was read last (bucket.c). */
+typedef struct meta_bucket_kept {
+    uint64_t changes; /* the store's bucket_changes before it was read; 0: nothing is kept */
+    tarn_bucket_row row;
+    char *memory; /* of its texts */
+} meta_bucket_kept;
+
 typedef struct meta_conn {
     sqlite3 *db;
     tarn_meta *meta;
     sqlite3_stmt *stmts[META_SQL_COUNT]; /* prepared at first use */
     bool in_use[META_SQL_COUNT];
+    meta_bucket_kept buckets[META_BUCKETS_KEPT];
     struct meta_conn *next; /* list of readers */
 } meta_conn;
 
@@ -97,12 +108,18 @@ struct tarn_meta_tx {
     meta_conn *c;
     tarn_arena *arena; /* made at first use, reset between functions */
     int64_t now_ms;
-    uint64_t seq_next;  /* the next number to hand out */
-    uint64_t seq_limit; /* numbers below are reserved on disk */
-    uint64_t seq_drawn; /* by the running function */
-    bool savepoint;     /* the running function has begun to write */
-    tarn_err broken;    /* the running function must fail whatever it returns */
+    uint64_t seq_next;   /* the next number to hand out */
+    uint64_t seq_limit;  /* numbers below are reserved on disk */
+    uint64_t seq_drawn;  /* by the running function */
+    bool savepoint;      /* the running function has begun to write */
+    tarn_err broken;     /* the running function must fail whatever it returns */
+    bool bucket_written; /* in the group that runs: no row that was kept is believed in it */
 };
+/* Begins a statement that changes a row of a bucket. */
+tarn_err meta_bucket_w_begin(meta_q *q, tarn_meta_tx *tx, meta_sql id);
+/* The group is over, whatever became of it; before anybody is answered. */
+void meta_bucket_group_over(tarn_meta_tx *tx);
+void meta_bucket_forget_all(meta_conn *c); /* frees what the connection remembers */
 /* Begins a statement that writes: opens the function's savepoint first. */
 tarn_err meta_w_begin(meta_q *q, tarn_meta_tx *tx, meta_sql id);
 
@@ -137,7 +154,8 @@ struct tarn_meta {
     meta_checkpoint_plan plan;
     unsigned queue_max; /* TARN_META_QUEUE_MAX; tests make it small */
     uint64_t cache_bytes;
-    bool read_only; /* fewer copies than the write quorum: nothing can be committed */
+    _Atomic(uint64_t) bucket_changes; /* from 1; moves with every group that has changed a bucket */
+    bool read_only;                   /* fewer copies than the write quorum: nothing can be committed */
     pthread_key_t reader_key;
     bool reader_key_made;
     pthread_mutex_t readers_lock;
