@@ -52,6 +52,8 @@ void tarn_meta_close(tarn_meta *m);          /* waits for the committer, checkpo
 size_t tarn_meta_copies_good(const tarn_meta *m);
 /* Is that copy still written? It is not after a failure of its own: a full drive's goes out too, when the others suffice. */
 bool tarn_meta_copy_good(const tarn_meta *m, size_t dir_index);
+/* How often since the start a read of the copy was not what had been written there; it is then asked after the others. */
+unsigned tarn_meta_copy_wrong(const tarn_meta *m, size_t dir_index);
 /* Had the copy in opt.dirs[dir_index] missed commits when the store was opened (it has been brought up since)? */
 bool tarn_meta_copy_behind(const tarn_meta *m, size_t dir_index);
 /*

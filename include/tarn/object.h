@@ -41,7 +41,8 @@ typedef struct tarn_drive_info {
     const char *reason; /* for a person; "" when OK */
     unsigned set, position;
     uint64_t total_bytes, free_bytes;
-    bool slow; /* in use, but avoided for a while because it was late */
+    bool slow;                 /* in use, but avoided for a while because it was late */
+    uint64_t meta_reads_wrong; /* of its copy of the metadata, since the start */
 } tarn_drive_info;
 typedef struct tarn_store_options {
     tarn_fs *fs;

@@ -44,6 +44,11 @@ static uint64_t drive_free(const tarn_drive_info *d)
     return d->free_bytes;
 }
 
+static uint64_t drive_meta_reads_wrong(const tarn_drive_info *d)
+{
+    return d->meta_reads_wrong;
+}
+
 static uint64_t drive_is_online(const tarn_drive_info *d)
 {
     return drive_online(d->state) ? 1 : 0;
@@ -79,6 +84,8 @@ static void render_drives(tarn_sb *b, tarn_store *store, tarn_arena *arena)
     per_drive(b, "tarn_drive_online", "1 while the drive is in use", d, n, drive_is_online);
     per_drive(b, "tarn_drive_total_bytes", "Size of the drive", d, n, drive_total);
     per_drive(b, "tarn_drive_free_bytes", "Free space of the drive", d, n, drive_free);
+    per_drive(b, "tarn_drive_meta_reads_wrong", "Reads of the drive's copy of the metadata that were wrong, since the start", d, n,
+              drive_meta_reads_wrong);
     /* The names that dashboards made for MinIO ask for first. */
     single(b, "minio_cluster_capacity_raw_total_bytes", "Size of all drives", total);
     single(b, "minio_cluster_capacity_raw_free_bytes", "Free space of all drives", left);

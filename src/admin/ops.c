@@ -174,6 +174,7 @@ static void drive_json(tarn_sb *b, const tarn_drive_info *d)
     number(b, "totalBytes", d->total_bytes);
     number(b, "freeBytes", d->free_bytes);
     yes_no(b, "slow", d->slow);
+    number(b, "metaReadsWrong", d->meta_reads_wrong);
     tarn_sb_char(b, '}');
 }
 

@@ -293,6 +293,14 @@ bool tarn_meta_copy_good(const tarn_meta *m, size_t dir_index)
     return atomic_load(&v->copies[dir_index].good);
 }
 
+unsigned tarn_meta_copy_wrong(const tarn_meta *m, size_t dir_index)
+{
+    const meta_mirror *v = meta_vfs_mirror(m->vfs);
+
+    TARN_ASSERT(dir_index < v->n);
+    return atomic_load_explicit(&v->copies[dir_index].wrong, memory_order_relaxed);
+}
+
 bool tarn_meta_copy_behind(const tarn_meta *m, size_t dir_index)
 {
     const meta_mirror *v = meta_vfs_mirror(m->vfs);

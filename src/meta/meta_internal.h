@@ -27,6 +27,7 @@
 #define META_TX_ARENA_BYTES_MAX (64u * 1024 * 1024)
 #define META_LIST_ROWS_PER_READ 4096  /* rows looked at in one read transaction */
 #define META_LIST_STEPS_BEFORE_SEEK 8 /* rows under a common prefix that are stepped over before a seek */
+#define META_WRONG_READS_MAX 16       /* wrong pages or frames of a copy until it is asked after the others */
 #define META_NAME_BYTES_MAX 4096      /* owners, properties' small brothers: sanity limit of short texts */
 #define META_TEXT_BYTES_MAX (1024 * 1024)
 

@@ -24,6 +24,7 @@
 #include "vfs.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 struct meta_helper {
@@ -392,36 +393,63 @@ static bool as_written(const meta_mirror *v, meta_which which, const void *p, si
     return v->pages == NULL || n != META_PAGE_BYTES || off % META_PAGE_BYTES != 0 || meta_pages_right(v->pages, p, off);
 }
 
+static bool wrong_often(const meta_copy *c)
+{
+    return atomic_load_explicit(&c->wrong, memory_order_relaxed) >= META_WRONG_READS_MAX;
+}
+
+static void count_wrong(meta_copy *c)
+{
+    tarn_metric_add(TARN_M_META_READS_WRONG, 1);
+    if (atomic_load_explicit(&c->wrong, memory_order_relaxed) == UINT_MAX)
+        return;
+    if (atomic_fetch_add_explicit(&c->wrong, 1, memory_order_relaxed) + 1 == META_WRONG_READS_MAX)
+        tarn_logf(TARN_LOG_WARN, "metadata copy is asked last from now on", "%s: %d reads were wrong", c->dir, META_WRONG_READS_MAX);
+}
+
+/* Which copy comes k-th: each round asks those that were seldom wrong, then the others; NULL: none, go on. */
+static meta_copy *turn_of(meta_mirror *v, size_t first, size_t k, size_t copies_n)
+{
+    meta_copy *c = &v->copies[(first + k) % copies_n];
+    bool last = (k / copies_n) % 2 == 1;
+
+    return atomic_load_explicit(&c->good, memory_order_acquire) && wrong_often(c) == last ? c : NULL;
+}
+
 int64_t meta_mirror_read(meta_mirror *v, meta_which which, void *buf, size_t n, uint64_t off,
                          bool (*check)(const void *buf, size_t n, uint64_t off))
 {
-    size_t first = atomic_load_explicit(&v->read_from, memory_order_relaxed), copies_n = v->n;
-    const meta_copy *shorter = NULL; /* of those that end before n bytes, or have an empty page there, the one that has most */
+    size_t first = atomic_load_explicit(&v->read_from, memory_order_relaxed), copies_n = v->n, tried = 0;
+    meta_copy *shorter = NULL; /* of those that end before n bytes, or have an empty page there, the one that has most */
     int64_t worst = -EIO, most = -1;
 
-    for (size_t k = 0; k < 2 * copies_n; k++) { /* a second time where none was right: it may have been this one read */
-        size_t i = (first + k) % copies_n;
-        meta_copy *c = &v->copies[i];
-        if (k == copies_n && worst != -EBADMSG)
+    for (size_t k = 0; k < 4 * copies_n; k++) { /* two rounds, the second where none was right: it may have been this one read */
+        if (k == 2 * copies_n && worst != -EBADMSG)
             break;
-        if (!atomic_load_explicit(&c->good, memory_order_acquire))
+        meta_copy *c = turn_of(v, first, k, copies_n);
+        if (c == NULL)
             continue;
         int64_t got = tarn_file_pread_sync(c->files[which], buf, n, off);
         bool blank = got == (int64_t)n && which == META_DB && check != NULL && meta_page_blank(buf, n);
         if (!blank && got == (int64_t)n && (check == NULL || check(buf, n, off)) && as_written(v, which, buf, n, off)) {
-            if (shorter != NULL)
+            if (shorter != NULL) {
                 read_again(shorter, most, n, off);
-            if (k != 0 && worst == -EIO)
-                atomic_store_explicit(&v->read_from, i, memory_order_relaxed);
+                count_wrong(shorter);
+            }
+            if (tried != 0 && worst == -EIO)
+                atomic_store_explicit(&v->read_from, (size_t)(c - v->copies), memory_order_relaxed);
             return got;
         }
+        tried++;
         if (blank || (got >= 0 && got < (int64_t)n)) {
             shorter = got > most ? c : shorter;
             most = got > most ? got : most;
             continue;
         }
-        if (got >= 0)
+        if (got >= 0) {
             worst = -EBADMSG;
+            count_wrong(c);
+        }
         read_again(c, got, n, off);
     }
     if (shorter == NULL)

@@ -49,6 +49,7 @@ typedef struct meta_copy {
     size_t index; /* in tarn_meta_options.dirs */
     char *dir;
     atomic_bool good;                   /* takes part; once false never true again */
+    atomic_uint wrong;                  /* reads of it that were not what had been written; from META_WRONG_READS_MAX on it is asked last */
     tarn_file *files[META_WHICH_COUNT]; /* open until the store closes, whatever `good` says */
     tarn_file *gen_file;
     tarn_file *lock_file;
@@ -109,9 +110,9 @@ typedef struct meta_mirror {
 /* Runs the job on all good copies in parallel; copies that fail are taken out. 0 or a negative errno: -ENOSPC when the
  * drives are full (nobody was taken out), -EIO when too few copies are left. One thread at a time. */
 int meta_mirror_run(meta_mirror *v, const meta_job *job);
-/* From the first copy that can. `check` (may be NULL) says whether the bytes are right; a copy that ends before n bytes,
- * or has an empty page of the database there, is believed only when none has more. Count of bytes or negative errno (-EBADMSG: no copy
- * passed the check). Any thread. */
+/* From the first copy that can, those that were wrong too often after the others. `check` (may be NULL) says whether the bytes are right; a
+ * copy that ends before n bytes, or has an empty page of the database there, is believed only when none has more. Count of bytes or
+ * negative errno (-EBADMSG: no copy passed the check). Any thread. */
 int64_t meta_mirror_read(meta_mirror *v, meta_which which, void *buf, size_t n, uint64_t off,
                          bool (*check)(const void *buf, size_t n, uint64_t off));
 /* Syncs the database of all good copies in the background; one at a time. The rest is the writer's: poll says whether it is

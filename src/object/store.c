@@ -390,6 +390,16 @@ tarn_meta *tarn_store_meta(tarn_store *s)
     return s->meta;
 }
 
+/* All copies that the drive has had: one that joins again is a new one. */
+static uint64_t meta_reads_wrong(const tarn_store *s, const obj_drive *d)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < tarn_meta_copies_n(s->meta); i++) {
+        n += &s->drives[s->meta_drives[i]] == d ? tarn_meta_copy_wrong(s->meta, i) : 0;
+    }
+    return n;
+}
+
 size_t tarn_store_drives(tarn_store *s, tarn_drive_info *out, size_t max)
 {
     for (size_t i = 0; i < s->drives_n && i < max; i++) {
@@ -405,7 +415,8 @@ size_t tarn_store_drives(tarn_store *s, tarn_drive_info *out, size_t max)
                                    .position = d->position,
                                    .total_bytes = space.total_bytes,
                                    .free_bytes = space.free_bytes,
-                                   .slow = obj_drive_slow(d)};
+                                   .slow = obj_drive_slow(d),
+                                   .meta_reads_wrong = meta_reads_wrong(s, d)};
     }
     return s->drives_n;
 }

@@ -245,7 +245,11 @@ static tarn_exit cmd_drives(admin_run *r)
         (void)printf("  %llu/%llu  %-10s %9.1f of %9.1f GiB free  %s", get_number(d, "set") + 1, get_number(d, "position") + 1,
                      json_is_true(json_object_get(d, "slow")) ? "slow" : get_text(d, "state"), mib(get_number(d, "freeBytes")) / 1024.0,
                      mib(get_number(d, "totalBytes")) / 1024.0, get_text(d, "path"));
-        (void)printf("%s%s\n", get_text(d, "reason")[0] != '\0' ? "  " : "", get_text(d, "reason"));
+        (void)printf("%s%s", get_text(d, "reason")[0] != '\0' ? "  " : "", get_text(d, "reason"));
+        if (get_number(d, "metaReadsWrong") > 0) {
+            (void)printf("  (%llu wrong reads of the metadata)", get_number(d, "metaReadsWrong"));
+        }
+        (void)printf("\n");
     }
     if (get_number(doc, "repairsWaiting") > 0) {
         (void)printf("%llu versions wait for repair\n", get_number(doc, "repairsWaiting"));

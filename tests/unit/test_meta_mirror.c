@@ -13,6 +13,7 @@
 
 #include "meta_internal.h"
 #include "meta_simfs.h"
+#include "page.h"
 #include "vfs.h"
 #include "wal.h"
 
@@ -729,6 +730,48 @@ static void test_newer_schema(void **state)
     store_free(t);
 }
 
+/* A drive that always reads wrongly is asked first until it has been wrong too often, then only where no other one has an answer. */
+static void test_copy_that_is_often_wrong_is_asked_last(void **state)
+{
+    store *t = store_new(3, 2, 30);
+    uint8_t right[META_PAGE_BYTES], got[META_PAGE_BYTES];
+
+    (void)state;
+    store_open(t);
+    write_some(t, 200);
+    store_close(t);
+    store_open(t);
+    meta_mirror *v = meta_vfs_mirror(t->m->vfs);
+    size_t bad = atomic_load(&v->read_from);
+    sim_drive *drive = &t->s->drives[bad];
+    int64_t counted = tarn_metric_get(TARN_M_META_READS_WRONG);
+    assert_int_equal(meta_mirror_read(v, META_DB, right, sizeof(right), 0, meta_page_check), sizeof(right));
+    drive->garble_every = 1;
+    for (unsigned k = 1; k <= META_WRONG_READS_MAX; k++) {
+        assert_int_equal(meta_mirror_read(v, META_DB, got, sizeof(got), 0, meta_page_check), sizeof(got));
+        assert_memory_equal(got, right, sizeof(right));
+        assert_int_equal(drive->reads, k); /* asked, and wrong */
+        assert_int_equal(tarn_meta_copy_wrong(t->m, bad), k);
+    }
+    assert_int_equal(meta_mirror_read(v, META_DB, got, sizeof(got), 0, meta_page_check), sizeof(got));
+    assert_memory_equal(got, right, sizeof(right));
+    assert_int_equal(drive->reads, META_WRONG_READS_MAX); /* not asked any more */
+    assert_int_equal(tarn_meta_copy_wrong(t->m, bad), META_WRONG_READS_MAX);
+    assert_int_equal(tarn_metric_get(TARN_M_META_READS_WRONG) - counted, META_WRONG_READS_MAX);
+    for (size_t i = 0; i < 3; i++)
+        if (i != bad)
+            t->s->drives[i].read_errno = EIO;
+    drive->garble_every = 0;
+    assert_int_equal(meta_mirror_read(v, META_DB, got, sizeof(got), 0, meta_page_check), sizeof(got));
+    assert_memory_equal(got, right, sizeof(right)); /* but as the last one it is */
+    drive->garble_every = 1;
+    assert_int_equal(meta_mirror_read(v, META_DB, got, sizeof(got), 0, meta_page_check), -EBADMSG);
+    for (size_t i = 0; i < 3; i++)
+        t->s->drives[i].read_errno = 0;
+    pairs_check(t);
+    store_free(t);
+}
+
 static bool purge_seen(void *ctx, const tarn_purge_row *row)
 {
     *(uint64_t *)ctx = row->id;
@@ -930,6 +973,7 @@ int main(void)
         cmocka_unit_test(test_other_deployment),
         cmocka_unit_test(test_database_without_record),
         cmocka_unit_test(test_newer_schema),
+        cmocka_unit_test(test_copy_that_is_often_wrong_is_asked_last),
         cmocka_unit_test(test_older_schema_is_brought_up),
         cmocka_unit_test(test_too_few_to_write),
         cmocka_unit_test(test_drives_come_and_go),

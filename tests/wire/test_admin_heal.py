@@ -5,6 +5,7 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import time
 
@@ -193,6 +194,34 @@ def a_scrub_comes_by_the_clock():
         while admin_json(d, "scrub", "status")["state"] != "done" and time.monotonic() < end:
             time.sleep(0.2)
         eq(admin_json(d, "scrub", "status")["state"], "done", "by itself")
+
+
+@case
+def wrong_reads_of_the_metadata_are_counted_by_drive():
+    """Two of three copies of the database are damaged throughout: every answer is right, and who read wrongly is shown."""
+    with Daemon(drives=3) as d:
+        c = d.client()
+        b = c.new_bucket()
+        keys = [f"key-{i:04}" for i in range(400)]
+        for k in keys:
+            eq(c.put(b, k, k.encode() * 100).status, 200, k)
+        eq(d.stop(), 0, "exit status")
+        for drive in d.drives[:2]:
+            path = os.path.join(drive, "tarn/meta/tarn.db")
+            for page in range(1, os.path.getsize(path) // 4096):
+                flip(path, page * 4096 + 100)
+        d.start()
+        c = d.client()
+        for k in keys:
+            eq(c.get(b, k).body, k.encode() * 100, k)
+        wrong = {x["path"]: x["metaReadsWrong"] for x in admin_json(d, "drives")["drives"]}
+        true(sum(wrong[p] for p in d.drives[:2]) >= 16 and wrong[d.drives[2]] == 0, f"wrong reads: {wrong}")
+        metrics = c.request("GET", "/tarn/metrics").body.decode()
+        for path, n in wrong.items():
+            true(re.search(rf'tarn_drive_meta_reads_wrong{{drive="{path}",[^}}]*}} {n}\n', metrics), f"{path} {n} is in the metrics")
+        true(re.search(rf"^tarn_meta_reads_wrong_total {sum(wrong.values())}$", metrics, re.M), "and the sum")
+        true("wrong reads of the metadata" in admin(d, "drives"), "and people see it")
+        true("metadata copy is asked last from now on" in d.log(), "the log says so once")
 
 
 @case
