@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SHA-256, HMAC-SHA-256 and comparison in constant time, on OpenSSL's EVP.
+ * SHA-256, HMAC-SHA-256 and comparison in constant time: by the processor's instructions where it has them (sha256.c), else on
+ * OpenSSL's EVP.
  *
  * Looking an algorithm up by name costs more than hashing a short text, so each is looked up once for the process; and
  * each thread keeps one context, so that the four short HMACs of a signature allocate nothing.
@@ -57,6 +58,14 @@ EVP_MD_CTX *digest_scratch(void)
 
 void tarn_sha256(const void *p, size_t n, uint8_t out[TARN_SHA256_BYTES])
 {
+    if (sha256_own()) {
+        tarn_sha256_state s;
+        sha256_init(&s);
+        sha256_update(&s, p, n);
+        sha256_final(&s, out);
+        tarn_wipe(&s, sizeof s); /* it may have been a long key */
+        return;
+    }
     EVP_MD_CTX *ctx = digest_scratch();
     TARN_ASSERT(EVP_DigestInit_ex2(ctx, digest_md(DIGEST_SHA256), NULL) == 1);
     TARN_ASSERT(n == 0 || EVP_DigestUpdate(ctx, p, n) == 1);
@@ -80,11 +89,20 @@ static void hmac_half(const uint8_t key[HMAC_BLOCK_BYTES], uint8_t pad, const vo
     for (size_t i = 0; i < sizeof block; i++) {
         block[i] = key[i] ^ pad;
     }
-    EVP_MD_CTX *ctx = digest_scratch();
-    TARN_ASSERT(EVP_DigestInit_ex2(ctx, digest_md(DIGEST_SHA256), NULL) == 1);
-    TARN_ASSERT(EVP_DigestUpdate(ctx, block, sizeof block) == 1);
-    TARN_ASSERT(n == 0 || EVP_DigestUpdate(ctx, p, n) == 1);
-    TARN_ASSERT(EVP_DigestFinal_ex(ctx, out, NULL) == 1);
+    if (sha256_own()) {
+        tarn_sha256_state s;
+        sha256_init(&s);
+        sha256_update(&s, block, sizeof block);
+        sha256_update(&s, p, n);
+        sha256_final(&s, out);
+        tarn_wipe(&s, sizeof s);
+    } else {
+        EVP_MD_CTX *ctx = digest_scratch();
+        TARN_ASSERT(EVP_DigestInit_ex2(ctx, digest_md(DIGEST_SHA256), NULL) == 1);
+        TARN_ASSERT(EVP_DigestUpdate(ctx, block, sizeof block) == 1);
+        TARN_ASSERT(n == 0 || EVP_DigestUpdate(ctx, p, n) == 1);
+        TARN_ASSERT(EVP_DigestFinal_ex(ctx, out, NULL) == 1);
+    }
     tarn_wipe(block, sizeof block);
 }
 

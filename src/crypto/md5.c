@@ -11,31 +11,9 @@
 
 #include <string.h>
 
-static inline uint32_t load_le32(const uint8_t *p)
-{
-    uint32_t v;
-    memcpy(&v, p, sizeof v);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    v = __builtin_bswap32(v);
-#endif
-    return v;
-}
-
-/*
- * Each step adds two terms: READY doesn't wait for the register of the step before (x), LAST does; the chain from step to
- * step is as short as LAST. G's two halves have no bit in common, so that adding them is or-ing them.
- */
-#define READY_F(y, z) 0
-#define LAST_F(x, y, z) ((z) ^ ((x) & ((y) ^ (z))))
-#define READY_G(y, z) (~(z) & (y))
-#define LAST_G(x, y, z) ((x) & (z))
-#define READY_H(y, z) 0
-#define LAST_H(x, y, z) ((x) ^ ((y) ^ (z)))
-#define READY_I(y, z) 0
-#define LAST_I(x, y, z) ((y) ^ ((x) | ~(z)))
 #define STEP(round, a, b, c, d, word, shift, constant)                                                                                     \
-    a += m[word] + constant + READY_##round(c, d);                                                                                         \
-    a += LAST_##round(b, c, d);                                                                                                            \
+    a += m[word] + constant + MD5_READY_##round(c, d);                                                                                     \
+    a += MD5_LAST_##round(b, c, d);                                                                                                        \
     a = (a << (shift) | a >> (32 - (shift))) + b;
 
 void md5_blocks(uint32_t h[4], const uint8_t *p, size_t blocks)
@@ -48,7 +26,7 @@ void md5_blocks(uint32_t h[4], const uint8_t *p, size_t blocks)
         uint32_t before[4] = {a, b, c, d};
         uint32_t m[16];
         for (unsigned i = 0; i < 16; i++) {
-            m[i] = load_le32(p + 4 * i);
+            m[i] = md5_word(p + 4 * i);
         }
         MD5_STEPS(STEP)
         a += before[0];
@@ -60,6 +38,32 @@ void md5_blocks(uint32_t h[4], const uint8_t *p, size_t blocks)
     h[1] = b;
     h[2] = c;
     h[3] = d;
+}
+
+/* One stream waits for each of its steps; two fill the gaps of each other, which lanes of a register don't do as well. */
+void md5_lanes_two(md5_lanes *l, size_t blocks)
+{
+    const uint8_t *p0 = l->block[0], *p1 = l->block[1];
+    uint32_t a0 = l->h[0][0], b0 = l->h[1][0], c0 = l->h[2][0], d0 = l->h[3][0];
+    uint32_t a1 = l->h[0][1], b1 = l->h[1][1], c1 = l->h[2][1], d1 = l->h[3][1];
+    for (; blocks > 0; blocks--, p0 += MD5_BLOCK_BYTES, p1 += MD5_BLOCK_BYTES) {
+        uint32_t before[8] = {a0, b0, c0, d0, a1, b1, c1, d1};
+        MD5_STEPS(MD5_STEP_2)
+        a0 += before[0];
+        b0 += before[1];
+        c0 += before[2];
+        d0 += before[3];
+        a1 += before[4];
+        b1 += before[5];
+        c1 += before[6];
+        d1 += before[7];
+    }
+    const uint32_t after[4][2] = {{a0, a1}, {b0, b1}, {c0, c1}, {d0, d1}};
+    for (unsigned i = 0; i < 4; i++) {
+        memcpy(l->h[i], after[i], sizeof after[i]);
+    }
+    l->block[0] = p0;
+    l->block[1] = p1;
 }
 
 void tarn_md5_init(tarn_md5_state *s)

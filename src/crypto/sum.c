@@ -3,7 +3,8 @@
  * The checksums of S3 as one running sum, the CRC of two texts put together, and the checksum of shard blocks.
  *
  * States of a tarn_sum: begin → update* (peek at any point) → end. Which member holds the state depends on `kind`: the
- * CRCs use crc, SHA use an EVP_MD_CTX in ctx, MD5 a tarn_md5_state in ctx.
+ * CRCs use crc, SHA an EVP_MD_CTX in ctx, SHA-256 by the processor's instructions sha256 (then ctx is NULL), MD5 a tarn_md5_state
+ * in ctx.
  * Invariant 1: a CRC in `crc` is a finished one (inverted at the end), so that peek only has to write it down.
  * Memory: ctx belongs to the sum and is wiped and freed by tarn_sum_end. Threads: one at a time for a sum.
  */
@@ -99,6 +100,10 @@ uint64_t tarn_crc64(uint64_t seed, const void *p, size_t n)
 /* ------------------------------------------------------------------ the running sum */
 static tarn_err begin_sha(tarn_sum *s, digest_algorithm a)
 {
+    if (a == DIGEST_SHA256 && sha256_own()) {
+        sha256_init(&s->sha256);
+        return TARN_OK;
+    }
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();
     if (!ctx || EVP_DigestInit_ex2(ctx, digest_md(a), NULL) != 1) {
         EVP_MD_CTX_free(ctx);
@@ -153,7 +158,11 @@ void tarn_sum_update(tarn_sum *s, const void *p, size_t n)
         break;
     case TARN_SUM_SHA1:
     case TARN_SUM_SHA256:
-        TARN_ASSERT(EVP_DigestUpdate(s->ctx, p, n) == 1);
+        if (s->ctx) {
+            TARN_ASSERT(EVP_DigestUpdate(s->ctx, p, n) == 1);
+        } else {
+            sha256_update(&s->sha256, p, n);
+        }
         break;
     case TARN_SUM_MD5:
         tarn_md5_update(s->ctx, p, n);
@@ -190,8 +199,12 @@ void tarn_sum_peek(const tarn_sum *s, uint8_t out[TARN_DIGEST_BYTES_MAX])
         break;
     case TARN_SUM_SHA1:
     case TARN_SUM_SHA256:
-        TARN_ASSERT(EVP_MD_CTX_copy_ex(digest_scratch(), s->ctx) == 1);
-        TARN_ASSERT(EVP_DigestFinal_ex(digest_scratch(), out, NULL) == 1);
+        if (s->ctx) {
+            TARN_ASSERT(EVP_MD_CTX_copy_ex(digest_scratch(), s->ctx) == 1);
+            TARN_ASSERT(EVP_DigestFinal_ex(digest_scratch(), out, NULL) == 1);
+        } else {
+            sha256_final(&s->sha256, out);
+        }
         break;
     case TARN_SUM_MD5:
         tarn_md5_final(s->ctx, out);

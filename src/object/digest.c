@@ -2,10 +2,10 @@
 /*
  * Digests of an upload, computed while it arrives.
  *
- * Checksums and SHA-256 are updated in runs of RUN_BYTES, while the bytes are in the cache. MD5 is the slowest step of an
- * upload, and one stream can't go faster than one lane; from two streams on, hashing them together is faster than one by
- * one. So an upload that is alone hashes its own bytes in the same runs; while others are active too, full blocks go to
- * the context's queue and are hashed many streams at a time (tarn_md5_update_many). A round is due when every active
+ * CRCs and SHA-1 are updated in runs of RUN_BYTES, while the bytes are in the cache. MD5, and with it SHA-256, are the slowest
+ * steps of an upload: one stream waits most of the time for itself, and hashing two or more together is faster than one by one. So
+ * an upload that is alone hashes its own bytes in the same runs; while others are active too, full blocks go to
+ * the context's queue and are hashed many streams at a time (tarn_hash_many). A round is due when every active
  * stream has a block waiting, when half the lanes could be filled, or when one stream has JOBS_MAX of them.
  *
  *   block grows ──alone──▶ hashed at once
@@ -19,6 +19,7 @@
  *     directly only while it has no job.
  *  2. md5_streams counts the digests with jobs > 0; md5_active those between begin and final.
  *  3. A stream has at most JOBS_MAX jobs: with the block that is being filled no more memory than TARN_PUT_BLOCKS_MAX.
+ *  4. SHA-256 stands where MD5 stands, if both are wanted.
  * Memory: a job belongs to the queue. Threads: the context's.
  */
 #include "private.h"
@@ -29,6 +30,16 @@
 #define JOBS_MAX (TARN_PUT_BLOCKS_MAX - 1)
 #define AHEAD_STREAMS_MIN 4          /* a round takes as long for one stream as for all lanes: half of the narrow ones should be used */
 #define QUEUED_BYTES_MIN (32 * 1024) /* less is hashed sooner than queued */
+
+static tarn_sum *find_sum(obj_digest *d, tarn_sum_kind kind)
+{
+    for (size_t i = 0; i < d->sums_n; i++) {
+        if (d->sums[i].kind == kind) {
+            return &d->sums[i];
+        }
+    }
+    return NULL;
+}
 
 tarn_err obj_digest_begin(obj_digest *d, obj_ctx *c, bool want_md5, const tarn_sum_kind *kinds, size_t kinds_n)
 {
@@ -48,6 +59,7 @@ tarn_err obj_digest_begin(obj_digest *d, obj_ctx *c, bool want_md5, const tarn_s
     }
     if (want_md5) {
         tarn_md5_init(&d->md5);
+        d->sha256 = find_sum(d, TARN_SUM_SHA256);
         c->md5_active++;
     }
     return TARN_OK;
@@ -61,6 +73,24 @@ const tarn_sum *obj_digest_sum(const obj_digest *d, tarn_sum_kind kind)
         }
     }
     return NULL;
+}
+
+tarn_err obj_digest_add_sha256(obj_digest *d, const obj_block *cur)
+{
+    if (d->sums_n >= TARN_ARRAY_LEN(d->sums)) {
+        return TARN_E_INVALID;
+    }
+    tarn_sum *sum = &d->sums[d->sums_n];
+    tarn_err err = tarn_sum_begin(sum, TARN_SUM_SHA256);
+    if (err) {
+        return err;
+    }
+    d->sums_n++;
+    d->sha256 = d->want_md5 ? sum : NULL;
+    if (cur) {
+        tarn_sum_update(sum, cur->data, d->want_md5 ? d->md5_done : d->sums_done); /* what the others have seen already */
+    }
+    return TARN_OK;
 }
 
 /* The stream hashes no more: the others need not wait for it. */
@@ -116,17 +146,17 @@ static bool stream_taken(obj_md5_job *const *taken, size_t n, const obj_digest *
 /* One round: the oldest job of each stream. */
 static void queue_round(obj_ctx *c)
 {
-    tarn_md5_job jobs[TARN_MD5_LANES_MAX];
+    tarn_hash_job jobs[TARN_MD5_LANES_MAX];
     obj_md5_job *taken[TARN_MD5_LANES_MAX];
     size_t n = 0;
     for (tarn_link *l = c->md5_jobs.next; l != &c->md5_jobs && n < TARN_MD5_LANES_MAX; l = l->next) {
         obj_md5_job *j = TARN_CONTAINER_OF(l, obj_md5_job, link);
         if (!stream_taken(taken, n, j->digest)) {
-            jobs[n] = (tarn_md5_job){.state = &j->digest->md5, .p = j->p, .n = j->n};
+            jobs[n] = (tarn_hash_job){.md5 = &j->digest->md5, .sha256 = j->digest->sha256, .p = j->p, .n = j->n};
             taken[n++] = j;
         }
     }
-    tarn_md5_update_many(jobs, n);
+    tarn_hash_many(jobs, n);
     for (size_t i = 0; i < n; i++) {
         job_done(c, taken[i]);
     }
@@ -174,6 +204,12 @@ void obj_digest_wait(obj_digest *d)
 }
 
 /* ------------------------------------------------------------------ the upload's side */
+static void hash_alone(obj_digest *d, const uint8_t *p, size_t n)
+{
+    tarn_hash_job job = {.md5 = &d->md5, .sha256 = d->sha256, .p = p, .n = n};
+    tarn_hash_many(&job, 1);
+}
+
 static void grow_sums(obj_digest *d, const obj_block *b, bool all, bool md5_too)
 {
     while (d->sums_done < b->n) {
@@ -183,10 +219,12 @@ static void grow_sums(obj_digest *d, const obj_block *b, bool all, bool md5_too)
         }
         run = run < RUN_BYTES ? run : RUN_BYTES;
         for (size_t i = 0; i < d->sums_n; i++) {
-            tarn_sum_update(&d->sums[i], b->data + d->sums_done, run);
+            if (&d->sums[i] != d->sha256) {
+                tarn_sum_update(&d->sums[i], b->data + d->sums_done, run);
+            }
         }
         if (md5_too) {
-            tarn_md5_update(&d->md5, b->data + d->sums_done, run);
+            hash_alone(d, b->data + d->sums_done, run);
             d->md5_done += run;
         }
         d->sums_done += run;
@@ -206,7 +244,7 @@ void obj_digest_grow(obj_digest *d, obj_block *b, bool block_done)
         bool soon = d->jobs == 0 && n < QUEUED_BYTES_MIN;
         if (soon || !queue_add(d, b, p, n)) {
             obj_digest_wait(d);
-            tarn_md5_update(&d->md5, p, n);
+            hash_alone(d, p, n);
         }
     }
     d->sums_done = 0;

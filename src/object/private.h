@@ -345,6 +345,7 @@ typedef struct obj_digest {
     bool want_md5, md5_left; /* left: final, no longer active */
     bool at_sync;            /* all of it is one block, hashed while it is synced: the owner sets it after begin */
     tarn_md5_state md5;
+    tarn_sum *sha256; /* of sums: hashed together with MD5; NULL: not wanted, or no MD5 is */
     size_t md5_done;  /* bytes of the current block that are hashed */
     unsigned jobs;    /* blocks waiting in the context's queue */
     tarn_sum sums[3]; /* the requested checksum, CRC64NVME, SHA-256: those wanted */
@@ -358,7 +359,10 @@ void obj_digest_wait(obj_digest *d); /* hashes until no block of this stream wai
 /* The drives work, and whoever asks waits for them: hashes what waits, where it is worth a round. */
 void obj_digest_ahead(obj_ctx *c);
 void obj_digest_md5(obj_digest *d, uint8_t out[TARN_MD5_BYTES]); /* the stream has ended */
+/* Valid once the stream has ended (obj_digest_md5 was called, where MD5 is wanted). NULL: not among those wanted. */
 const tarn_sum *obj_digest_sum(const obj_digest *d, tarn_sum_kind kind);
+/* Wanted only now, while all that came so far is in `cur` (NULL: nothing). */
+tarn_err obj_digest_add_sha256(obj_digest *d, const obj_block *cur);
 void obj_digest_end(obj_digest *d);
 
 /* ------------------------------------------------------------------ stripes: reading blobs */

@@ -335,18 +335,7 @@ void tarn_put_expect_sha256(tarn_put *p, const uint8_t sha256[TARN_SHA256_BYTES]
     if (obj_digest_sum(&p->digest, TARN_SUM_SHA256) || p->err) {
         return;
     }
-    if (p->blocks > 0 || p->digest.sums_n >= TARN_ARRAY_LEN(p->digest.sums)) {
-        p->err = TARN_E_INVALID;
-        return;
-    }
-    tarn_sum *sum = &p->digest.sums[p->digest.sums_n];
-    p->err = tarn_sum_begin(sum, TARN_SUM_SHA256);
-    if (!p->err) {
-        p->digest.sums_n++;
-        if (p->cur) {
-            tarn_sum_update(sum, p->cur->data, p->digest.sums_done); /* what the others have seen already */
-        }
-    }
+    p->err = p->blocks > 0 ? TARN_E_INVALID : obj_digest_add_sha256(&p->digest, p->cur);
 }
 
 /* ------------------------------------------------------------------ durable */

@@ -76,6 +76,34 @@ static void hmac_agrees_with_openssl(void **state)
     tarn_random_seed(0);
 }
 
+/* The same with OpenSSL's SHA-256 where the processor's own is used otherwise. */
+static void without_instructions_for_sha256(void **state)
+{
+    hash_choose_way(HASH_WAY_PLAIN);
+    assert_false(sha256_own());
+    sha256_vectors(state);
+    rfc4231_vectors(state);
+    hmac_agrees_with_openssl(state);
+    hash_choose_way(HASH_WAY_BEST);
+}
+
+/* Every length around the blocks and the padding. */
+static void sha256_agrees_with_openssl(void **state)
+{
+    (void)state;
+    uint8_t text[1000];
+    tarn_random_seed(6);
+    tarn_random(text, sizeof text);
+    for (size_t n = 0; n <= sizeof text; n++) {
+        uint8_t got[TARN_SHA256_BYTES];
+        uint8_t expected[TARN_SHA256_BYTES];
+        tarn_sha256(text, n, got);
+        assert_int_equal(EVP_Digest(text, n, expected, NULL, EVP_sha256(), NULL), 1);
+        assert_memory_equal(got, expected, sizeof got);
+    }
+    tarn_random_seed(0);
+}
+
 static void siphash_vectors(void **state)
 {
     (void)state;
@@ -153,6 +181,8 @@ int main(void)
         cmocka_unit_test(sha256_vectors),
         cmocka_unit_test(rfc4231_vectors),
         cmocka_unit_test(hmac_agrees_with_openssl),
+        cmocka_unit_test(without_instructions_for_sha256),
+        cmocka_unit_test(sha256_agrees_with_openssl),
         cmocka_unit_test(siphash_vectors),
         cmocka_unit_test(equality),
     };

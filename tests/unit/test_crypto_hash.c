@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MD5 of one stream and of many: RFC 1321, and OpenSSL over random lengths, splits, numbers of streams and instructions. */
+/*
+ * MD5 of one stream, MD5 and SHA-256 of many: RFC 1321, and OpenSSL over random lengths, splits, numbers of streams and
+ * instructions.
+ */
 #include "private.h"
 
 #include <setjmp.h>
@@ -26,7 +29,7 @@ static int unseed(void **state)
 {
     (void)state;
     tarn_random_seed(0);
-    md5_choose_way(MD5_WAY_BEST);
+    hash_choose_way(HASH_WAY_BEST);
     return 0;
 }
 
@@ -37,6 +40,16 @@ static void expect(const tarn_md5_state *s, const uint8_t *p, size_t n)
     unsigned expected_n;
     tarn_md5_final(s, got);
     assert_int_equal(EVP_Digest(p, n, expected, &expected_n, EVP_md5(), NULL), 1);
+    assert_memory_equal(got, expected, sizeof got);
+}
+
+static void expect_sha256(const tarn_sum *s, const uint8_t *p, size_t n)
+{
+    uint8_t got[TARN_DIGEST_BYTES_MAX];
+    uint8_t expected[TARN_DIGEST_BYTES_MAX];
+    unsigned expected_n;
+    tarn_sum_peek(s, got);
+    assert_int_equal(EVP_Digest(p, n, expected, &expected_n, EVP_sha256(), NULL), 1);
     assert_memory_equal(got, expected, sizeof got);
 }
 
@@ -94,10 +107,27 @@ static void many_bytes_before(void **state)
     assert_memory_not_equal(x, y, sizeof x);
 }
 
+/* How many of the streams want SHA-256 as well. */
+typedef enum sha_share { SHA_NONE, SHA_SOME, SHA_ALL } sha_share;
+
+/* Whether a sum is the processor's or OpenSSL's is decided when it begins. */
+static bool begin_sha256(tarn_sum *sum, sha_share share, hash_way way)
+{
+    if (share == SHA_NONE || (share == SHA_SOME && tarn_random_u64() % 2 == 0)) {
+        return false;
+    }
+    hash_choose_way(share == SHA_SOME && tarn_random_u64() % 3 == 0 ? HASH_WAY_PLAIN : way);
+    assert_int_equal(tarn_sum_begin(sum, TARN_SUM_SHA256), TARN_OK);
+    hash_choose_way(way);
+    return true;
+}
+
 /* Streams start anywhere in the text and take random pieces, together with others, until each has had its length. */
-static void run_streams(size_t streams, size_t piece_max)
+static void run_streams(size_t streams, size_t piece_max, sha_share share, hash_way way)
 {
     static tarn_md5_state states[STREAMS_MAX];
+    static tarn_sum sums[STREAMS_MAX];
+    bool sha[STREAMS_MAX];
     size_t from[STREAMS_MAX];
     size_t length[STREAMS_MAX];
     size_t done[STREAMS_MAX] = {0};
@@ -106,9 +136,10 @@ static void run_streams(size_t streams, size_t piece_max)
         length[i] = tarn_random_u64() % 5 == 0 ? 0 : tarn_random_u64() % (10 * piece_max);
         length[i] = length[i] < TEXT_BYTES - from[i] ? length[i] : TEXT_BYTES - from[i];
         tarn_md5_init(&states[i]);
+        sha[i] = begin_sha256(&sums[i], share, way);
     }
     for (bool busy = true; busy;) {
-        tarn_md5_job jobs[STREAMS_MAX];
+        tarn_hash_job jobs[STREAMS_MAX];
         size_t n = 0;
         busy = false;
         for (size_t i = 0; i < streams; i++) {
@@ -116,12 +147,12 @@ static void run_streams(size_t streams, size_t piece_max)
             size_t take = tarn_random_u64() % (piece_max + 1);
             take = take < left ? take : left;
             if (left > 0 && tarn_random_u64() % 4 != 0) {
-                jobs[n++] = (tarn_md5_job){&states[i], text + from[i] + done[i], take};
+                jobs[n++] = (tarn_hash_job){&states[i], sha[i] ? &sums[i] : NULL, text + from[i] + done[i], take};
                 done[i] += take;
             }
             busy = busy || done[i] < length[i];
         }
-        tarn_md5_update_many(jobs, n);
+        tarn_hash_many(jobs, n);
         for (size_t i = 0; i < n; i++) {
             assert_int_equal(jobs[i].n, 0);
         }
@@ -129,52 +160,74 @@ static void run_streams(size_t streams, size_t piece_max)
     for (size_t i = 0; i < streams; i++) {
         expect(&states[i], text + from[i], length[i]);
         assert_int_equal(states[i].total_bytes, length[i]);
+        if (sha[i]) {
+            expect_sha256(&sums[i], text + from[i], length[i]);
+            tarn_sum_end(&sums[i]);
+        }
     }
 }
 
-static void many_streams_by(md5_way way)
+static void many_streams_by(hash_way way)
 {
-    md5_choose_way(way);
+    hash_choose_way(way);
     assert_true(tarn_md5_lanes() == 16 || tarn_md5_lanes() == 8 || tarn_md5_lanes() == 1);
-    for (size_t streams = 0; streams <= STREAMS_MAX; streams++) {
-        run_streams(streams, 100);
-        run_streams(streams, 5000);
+    for (sha_share share = SHA_NONE; share <= SHA_ALL; share++) {
+        for (size_t streams = 0; streams <= STREAMS_MAX; streams++) {
+            run_streams(streams, 100, share, way);
+            run_streams(streams, 5000, share, way);
+        }
+        for (unsigned i = 0; i < 50; i++) {
+            run_streams(1 + tarn_random_u64() % STREAMS_MAX, 1 + tarn_random_u64() % 2000, share, way);
+        }
     }
-    for (unsigned i = 0; i < 50; i++) {
-        run_streams(1 + tarn_random_u64() % STREAMS_MAX, 1 + tarn_random_u64() % 2000);
-    }
-    md5_choose_way(MD5_WAY_BEST);
+    hash_choose_way(HASH_WAY_BEST);
 }
 
 static void best_way(void **state)
 {
     (void)state;
-    many_streams_by(MD5_WAY_BEST);
+    many_streams_by(HASH_WAY_BEST);
 }
 
 static void avx2_way(void **state)
 {
     (void)state;
-    many_streams_by(MD5_WAY_AVX2);
+    many_streams_by(HASH_WAY_AVX2);
 }
 
-static void scalar_way(void **state)
+/* A SHA-256 that began before the MD5 it goes with, or later, is not for the lanes of both, and right all the same. */
+static void sha256_that_is_out_of_step(void **state)
 {
     (void)state;
-    many_streams_by(MD5_WAY_SCALAR);
-    md5_choose_way(MD5_WAY_SCALAR);
+    tarn_md5_state md5;
+    tarn_sum sum;
+    tarn_md5_init(&md5);
+    assert_int_equal(tarn_sum_begin(&sum, TARN_SUM_SHA256), TARN_OK);
+    tarn_sum_update(&sum, text, 100);
+    tarn_hash_job job = {&md5, &sum, text + 100, 1000};
+    tarn_hash_many(&job, 1);
+    expect(&md5, text + 100, 1000);
+    expect_sha256(&sum, text, 1100);
+    tarn_sum_end(&sum);
+}
+
+static void plain_way(void **state)
+{
+    (void)state;
+    many_streams_by(HASH_WAY_PLAIN);
+    hash_choose_way(HASH_WAY_PLAIN);
     assert_int_equal(tarn_md5_lanes(), 1);
-    md5_choose_way(MD5_WAY_BEST);
+    hash_choose_way(HASH_WAY_BEST);
 }
 
 static void no_streams(void **state)
 {
     (void)state;
-    tarn_md5_update_many(NULL, 0);
+    tarn_hash_many(NULL, 0);
     tarn_md5_state s;
     tarn_md5_init(&s);
-    tarn_md5_job job = {&s, NULL, 0};
-    tarn_md5_update_many(&job, 1);
+    tarn_hash_job job = {&s, NULL, NULL, 0};
+    tarn_hash_many(&job, 1);
     expect(&s, text, 0);
 }
 
@@ -187,35 +240,46 @@ static void nothing_is_read_behind_the_end(void **state)
     assert_ptr_not_equal(mem, MAP_FAILED);
     assert_int_equal(mprotect(mem + page, page, PROT_NONE), 0);
     memcpy(mem, text, page);
-    static const md5_way ways[] = {MD5_WAY_BEST, MD5_WAY_AVX2, MD5_WAY_SCALAR};
+    static const hash_way ways[] = {HASH_WAY_BEST, HASH_WAY_AVX2, HASH_WAY_PLAIN};
     for (size_t w = 0; w < TARN_ARRAY_LEN(ways); w++) {
-        md5_choose_way(ways[w]);
+        hash_choose_way(ways[w]);
         for (size_t streams = 1; streams <= 20; streams++) {
             tarn_md5_state states[20];
-            tarn_md5_job jobs[20];
+            tarn_sum sums[20];
+            tarn_hash_job jobs[20];
             for (size_t i = 0; i < streams; i++) {
                 size_t n = 64 * (i % 7) + i;
                 tarn_md5_init(&states[i]);
-                jobs[i] = (tarn_md5_job){&states[i], mem + page - n, n};
+                assert_int_equal(tarn_sum_begin(&sums[i], TARN_SUM_SHA256), TARN_OK);
+                jobs[i] = (tarn_hash_job){&states[i], streams % 2 == 0 ? &sums[i] : NULL, mem + page - n, n};
             }
-            tarn_md5_update_many(jobs, streams);
+            tarn_hash_many(jobs, streams);
             for (size_t i = 0; i < streams; i++) {
                 size_t n = 64 * (i % 7) + i;
                 expect(&states[i], mem + page - n, n);
+                if (streams % 2 == 0) {
+                    expect_sha256(&sums[i], mem + page - n, n);
+                }
+                tarn_sum_end(&sums[i]);
             }
         }
     }
-    md5_choose_way(MD5_WAY_BEST);
+    hash_choose_way(HASH_WAY_BEST);
     assert_int_equal(munmap(mem, 2 * page), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rfc1321_vectors),   cmocka_unit_test(one_stream_of_every_length),
-        cmocka_unit_test(many_bytes_before), cmocka_unit_test(best_way),
-        cmocka_unit_test(avx2_way),          cmocka_unit_test(scalar_way),
-        cmocka_unit_test(no_streams),        cmocka_unit_test(nothing_is_read_behind_the_end),
+        cmocka_unit_test(rfc1321_vectors),
+        cmocka_unit_test(one_stream_of_every_length),
+        cmocka_unit_test(many_bytes_before),
+        cmocka_unit_test(best_way),
+        cmocka_unit_test(avx2_way),
+        cmocka_unit_test(plain_way),
+        cmocka_unit_test(no_streams),
+        cmocka_unit_test(sha256_that_is_out_of_step),
+        cmocka_unit_test(nothing_is_read_behind_the_end),
     };
     return cmocka_run_group_tests(tests, fill, unseed);
 }
