@@ -40,6 +40,8 @@ typedef struct tarn_meta_options {
                               * that the store opens for reading only: every commit answers QUORUM_WRITE */
     uint64_t cache_bytes;    /* page cache of the committer; each reader has a quarter */
     bool must_exist;         /* there is data that a database belongs to: NOT_FOUND instead of a new one when no copy is there */
+    bool unfinished;         /* an index is being made again: until tarn_meta_finish nobody else opens it (UNFINISHED). Also for
+                              * tarn_meta_restore */
     bool inline_committer;   /* no thread of its own: tarn_meta_commit runs on the calling thread (unit tests, simulation) */
     /* A copy was taken out: called from any thread, once a drive. */
     void (*on_drive_failed)(void *ctx, size_t dir_index, int errno_value);
@@ -78,6 +80,10 @@ tarn_err tarn_meta_backup_check(tarn_fs *fs, const char *path);
 /* Puts a backup into all folders of opt, in the place of what is there. The store is not open, and numbers that were given out
  * since the backup must not be given again: see tarn_meta_tx_seq_skip. */
 tarn_err tarn_meta_restore(const tarn_meta_options *opt, tarn_fs *fs, const char *path);
+/* Opened with opt.unfinished: all is there that belongs there. From here on it is a database like any other. */
+tarn_err tarn_meta_finish(tarn_meta *m);
+/* Is the copy in this folder one that an unfinished rebuilding, or copying, has left? */
+bool tarn_meta_copy_unfinished(tarn_fs *fs, const char *dir);
 
 /* For offline checks: pages of the copy in a folder, and those whose checksum is wrong; what SQLite finds in the database. */
 tarn_err tarn_meta_copy_check(tarn_fs *fs, const char *dir, uint64_t *pages, uint64_t *bad);

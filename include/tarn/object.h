@@ -337,10 +337,12 @@ typedef struct tarn_rebuild_report {
     uint64_t objects, objects_bytes; /* versions made from records */
     uint64_t buckets, tables;        /* made, or brought up to a newer state */
     uint64_t incomplete;             /* objects and uploads that can't be made */
+    uint64_t unread;                 /* objects, uploads and folders that could not be read: said line by line, and it ends with IO */
 } tarn_rebuild_report;
 /*
  * Makes the database again: from the backup, then from what the records on the drives say of newer data. What can't be made is
- * said line by line. What was there of the old database is kept aside, as tarn.db.lost-TIME.
+ * said line by line. What was there of the old database is kept aside, as tarn.db.lost-TIME. With any error the index is not
+ * finished: tarn_store_open refuses it (UNFINISHED), and the next call begins anew.
  */
 tarn_err tarn_store_rebuild(const tarn_store_options *opt, const tarn_rebuild_spec *spec, const tarn_offline *to, tarn_rebuild_report *out);
 

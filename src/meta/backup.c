@@ -12,9 +12,9 @@
  *  2. tarn_meta_restore() touches no copy before the whole file has been checked.
  * Threads: the caller's; nothing here parks, so that it belongs on a helper thread.
  */
-#include "vfs.h"
-
+#include "meta_internal.h"
 #include "page.h"
+#include "vfs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -462,7 +462,7 @@ static tarn_err targets_fill(const tarn_meta_options *opt, target *t, tarn_file 
         e = target_fill(opt->fs, &t[i], from, size, &g);
     for (size_t i = 0; i < opt->dirs_n && e == 0; i++) {
         g.counter = t[i].old.counter + 1;
-        g.state = META_GEN_CLEAN;
+        g.state = opt->unfinished ? META_GEN_UNFINISHED : META_GEN_CLEAN;
         e = meta_gen_write(t[i].gen, &g);
     }
     return e < 0 ? tarn_err_from_errno(-e) : TARN_OK;
@@ -491,6 +491,46 @@ tarn_err tarn_meta_restore(const tarn_meta_options *opt, tarn_fs *fs, const char
     tarn_file_unref(from);
     tarn_free(t);
     return err;
+}
+
+bool tarn_meta_copy_unfinished(tarn_fs *fs, const char *dir)
+{
+    char path[TARN_PATH_BYTES_MAX];
+    tarn_file *f = NULL;
+    meta_gen g = {.state = META_GEN_NONE};
+    tarn_sb b;
+
+    tarn_sb_init_fixed(&b, path, sizeof(path));
+    tarn_sb_fmt(&b, "%s/" META_VFS_GEN_NAME, dir);
+    if (b.failed || tarn_file_open_sync(fs, path, O_RDONLY | O_CLOEXEC, 0, &f) != 0)
+        return false;
+    if (meta_gen_read(f, &g) != 0)
+        g.state = META_GEN_NONE;
+    tarn_file_unref(f);
+    return g.state == META_GEN_UNFINISHED || g.state == META_GEN_REBUILDING;
+}
+
+/* ------------------------------------------------------------------ finishing */
+typedef struct finish {
+    meta_mirror *v;
+    int error;
+} finish;
+
+/* One generation higher than what says UNFINISHED: where the power goes in between, one finished copy is enough. */
+static void step_finish(void *arg)
+{
+    finish *f = arg;
+
+    f->v->unfinished = false;
+    f->error = meta_mirror_mark(f->v, META_GEN_DIRTY, true);
+}
+
+tarn_err tarn_meta_finish(tarn_meta *m)
+{
+    finish f = {.v = meta_vfs_mirror(m->vfs)};
+    tarn_err err = meta_committer_call(m->committer, step_finish, &f);
+
+    return err != TARN_OK ? err : f.error != 0 ? TARN_E_QUORUM_WRITE : TARN_OK;
 }
 
 /* ------------------------------------------------------------------ numbers */

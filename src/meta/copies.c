@@ -111,15 +111,16 @@ static bool wal_better(const meta_wal_extent *a, const meta_wal_extent *b)
     return a->bytes != b->bytes ? a->bytes > b->bytes : a->amiss < b->amiss;
 }
 
-static bool content_usable(const meta_copy *c)
+static bool content_usable(const meta_mirror *v, const meta_copy *c)
 {
-    return atomic_load(&c->good) && (c->gen.state == META_GEN_DIRTY || c->gen.state == META_GEN_CLEAN);
+    return atomic_load(&c->good) &&
+           (c->gen.state == META_GEN_DIRTY || c->gen.state == META_GEN_CLEAN || (c->gen.state == META_GEN_UNFINISHED && v->unfinished));
 }
 
 /* Has it everything that was acknowledged? */
 static bool trusted(const meta_mirror *v, const meta_copy *c)
 {
-    return content_usable(c) && c->gen.generation == v->generation;
+    return content_usable(v, c) && c->gen.generation == v->generation;
 }
 
 /* The highest record among copies that are, or were, in use. *mixed: there are some of another deployment. */
@@ -138,6 +139,20 @@ static const meta_gen *record_top(const meta_mirror *v, bool *mixed)
             top = &c->gen;
     }
     return top;
+}
+
+/* Is the newest content that of a rebuilding that did not come to its end? A copy whose record has been finished is newer. */
+static bool left_unfinished(const meta_mirror *v)
+{
+    bool left = false;
+
+    for (size_t i = 0; i < v->n; i++) {
+        const meta_copy *c = &v->copies[i];
+        if (trusted(v, c))
+            return false;
+        left = left || (atomic_load(&c->good) && c->gen.state == META_GEN_UNFINISHED && c->gen.generation == v->generation);
+    }
+    return left;
 }
 
 /* Checks what the records say together; sets generation and deployment. */
@@ -167,6 +182,10 @@ static tarn_err records_judge(meta_mirror *v)
         v->record_copies = top->copies_n;
     v->generation = top->generation;
     memcpy(v->deployment, top->deployment, META_DEPLOYMENT_BYTES);
+    if (left_unfinished(v)) {
+        tarn_log(TARN_LOG_ERROR, "the rebuilding of the metadata was not finished", "advice", "run tarn admin rebuild-index again", NULL);
+        return TARN_E_UNFINISHED;
+    }
     return TARN_OK;
 }
 

@@ -37,7 +37,7 @@ static bool record_unpack(const uint8_t rec[GEN_RECORD_BYTES], meta_gen *out)
     uint32_t crc = tarn_rd_le32(&r);
     if (r.failed || memcmp(magic.p, GEN_MAGIC, sizeof(GEN_MAGIC)) != 0 || version != GEN_VERSION)
         return false;
-    if (crc != tarn_crc32c(0, rec, GEN_CRC_OFFSET) || state < META_GEN_CREATING || state > META_GEN_CLEAN)
+    if (crc != tarn_crc32c(0, rec, GEN_CRC_OFFSET) || state < META_GEN_CREATING || state > META_GEN_UNFINISHED)
         return false;
     memcpy(g.deployment, deployment.p, META_DEPLOYMENT_BYTES);
     *out = g;

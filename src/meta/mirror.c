@@ -241,8 +241,10 @@ int meta_mirror_drop(meta_mirror *v, size_t i)
 /* Writes the record to all good copies; a copy where that fails goes out too, which needs a new round. */
 int meta_mirror_mark(meta_mirror *v, meta_gen_state state, bool next)
 {
-    bool again = true;
+    bool again = true, clean = state == META_GEN_CLEAN;
 
+    if (v->unfinished && (state == META_GEN_DIRTY || state == META_GEN_CLEAN))
+        state = META_GEN_UNFINISHED;
     while (again && !atomic_load(&v->quorum_lost)) {
         again = false;
         v->generation += next ? 1 : 0;
@@ -257,7 +259,7 @@ int meta_mirror_mark(meta_mirror *v, meta_gen_state state, bool next)
             c->gen.write_quorum = v->record_quorum;
             __builtin_memcpy(c->gen.deployment, v->deployment, META_DEPLOYMENT_BYTES);
             /* CLEAN says that the log is empty: its truncation may not be undone by a power cut after that. */
-            int e = state == META_GEN_CLEAN ? v->fs->sync(v->fs, tarn_file_handle(c->files[META_WAL]), true) : 0;
+            int e = clean ? v->fs->sync(v->fs, tarn_file_handle(c->files[META_WAL]), true) : 0;
             if (e == 0)
                 e = meta_gen_write(c->gen_file, &c->gen);
             if (e != 0) {

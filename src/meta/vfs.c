@@ -695,6 +695,7 @@ tarn_err meta_vfs_open(const tarn_meta_options *opt, meta_vfs **out, bool *fresh
     v->mirror.on_drive_failed = opt->on_drive_failed;
     v->mirror.ctx = opt->ctx;
     v->mirror.one_thread = opt->inline_committer;
+    v->mirror.unfinished = opt->unfinished;
     v->mirror.frames = &v->frames;
     v->mirror.pages = &v->pages;
     if (pthread_mutex_init(&v->lock_lock, NULL) != 0) {

@@ -29,7 +29,8 @@ typedef enum meta_gen_state {                    /* on disk */
                               META_GEN_CREATING = 1,
                               META_GEN_REBUILDING = 2, /* content must not be used */
                               META_GEN_DIRTY = 3,      /* in use, or left by a crash */
-                              META_GEN_CLEAN = 4
+                              META_GEN_CLEAN = 4,
+                              META_GEN_UNFINISHED = 5 /* as DIRTY, but an index is being made again in it: it lacks what is there */
 } meta_gen_state;
 typedef struct meta_gen {
     meta_gen_state state;
@@ -99,6 +100,7 @@ typedef struct meta_mirror {
     bool sync_pending;                /* a background sync was begun and not yet collected */
     struct meta_frames *frames;       /* what is read of the log must be this; NULL: not known (vfs.c) */
     struct meta_pages *pages;         /* and of the database */
+    bool unfinished;                  /* an index is being made again: records say UNFINISHED instead of DIRTY and CLEAN */
     bool one_thread;                  /* no helpers: one copy after the other, on the writer's thread (simulation) */
     meta_copy *joining;               /* takes what is written to the database, and does not count yet; the writer's */
     int join_error;                   /* negative errno: it is of no use any more */

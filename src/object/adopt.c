@@ -10,16 +10,21 @@
  * Invariants:
  *  1. No version is made of which a block could not be read and verified.
  *  2. A candidate older than the current version of its key does not replace it.
+ *  3. What fails to be read is made from the other drives; where they don't suffice it is told from what is damaged or not there
+ *     (rb_unread), and the rebuilding does not end with OK.
  * Memory: an arena per version. Threads: the caller's.
  */
 #include "rebuild.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define ADOPT_ARENA_BYTES_MAX (256u << 20)
 #define MANIFEST_DIRS 64
 #define CRC_BYTES 8
+#define ORDER_UNKNOWN 0 /* numbers begin with 1 */
+#define UNREAD_LINE_BYTES_MAX 4096
 
 typedef struct candidate {
     uint64_t order;
@@ -32,7 +37,8 @@ typedef struct adopt {
     tarn_arena *a;
     candidate *list;
     size_t n, cap;
-    uint64_t uploads; /* parts of uploads that were not completed */
+    uint64_t uploads;        /* parts of uploads that were not completed */
+    const obj_drive *unread; /* of the candidate: a drive on which a read failed; NULL */
 } adopt;
 
 static tarn_err add(adopt *ad, uint64_t order, const rb_blob *blob, uint64_t data_id)
@@ -48,6 +54,35 @@ static tarn_err add(adopt *ad, uint64_t order, const rb_blob *blob, uint64_t dat
     }
     ad->list[ad->n++] = (candidate){order, blob, data_id};
     return TARN_OK;
+}
+
+/* ------------------------------------------------------------------ what can't be read */
+void rb_unread(rebuild *r, const char *fmt, ...)
+{
+    char mem[UNREAD_LINE_BYTES_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    tarn_str line = tarn_str_vfmt(mem, sizeof mem, "(a line that is too long)", fmt, ap);
+    va_end(ap);
+    r->out->unread++;
+    obj_say(r->to, "can't be read: %.*s", TARN_STR_ARG(line));
+}
+
+/* Was it read, and found to be damaged or not there? Everything else leaves open what the drive has. */
+static bool was_read(tarn_err err)
+{
+    return err == TARN_OK || err == TARN_E_CORRUPT || err == TARN_E_NOT_FOUND;
+}
+
+/* Shards that are good, or might be if they could be read, are enough: it is no damage. */
+static tarn_err too_few(adopt *ad, const obj_blob *b, uint16_t good, uint16_t unread)
+{
+    unread &= (uint16_t)~good;
+    if (unread == 0 || (unsigned)__builtin_popcount(good | unread) < b->k) {
+        return TARN_E_QUORUM_READ;
+    }
+    ad->unread = obj_drive_at(ad->r->s, b->set, obj_blob_drive(b, (unsigned)__builtin_ctz(unread), ad->r->s->n));
+    return TARN_E_IO;
 }
 
 /* ------------------------------------------------------------------ buckets */
@@ -107,7 +142,8 @@ static void sum_put(uint8_t *sums, uint64_t i, uint64_t v)
 static tarn_err collect_sums(adopt *ad, const rb_blob *found, obj_blob *b, uint8_t *sums, obj_record *rec)
 {
     uint64_t blocks = obj_blob_blocks(b);
-    unsigned shards = (unsigned)(b->k + b->m), good = 0;
+    unsigned shards = (unsigned)(b->k + b->m);
+    uint16_t good = 0, unread = 0;
     tarn_arena *scratch = tarn_arena_new(16u << 20);
     if (!scratch) {
         return TARN_E_NO_MEMORY;
@@ -115,24 +151,29 @@ static tarn_err collect_sums(adopt *ad, const rb_blob *found, obj_blob *b, uint8
     b->missing = 0;
     for (unsigned i = 0; i < shards; i++) {
         obj_trailer t;
+        uint16_t bit = (uint16_t)(1u << i);
         obj_drive *d = obj_drive_at(ad->r->s, b->set, obj_blob_drive(b, i, ad->r->s->n));
         tarn_arena *mem = good == 0 ? ad->a : scratch; /* the first header's slices stay */
         obj_record one;
-        if (!((found->whole >> i) & 1) || !obj_drive_readable(d) || obj_record_read(ad->r->s, d, b, mem, &one, &t) != TARN_OK ||
-            t.size != b->size || t.sums.n != blocks * CRC_BYTES) {
-            b->missing |= (uint16_t)(1u << i);
+        tarn_err err = !(found->whole & bit)    ? TARN_E_NOT_FOUND
+                       : !obj_drive_readable(d) ? TARN_E_IO /* it went out after the inventory */
+                                                : obj_record_read(ad->r->s, d, b, mem, &one, &t);
+        if (err || t.size != b->size || t.sums.n != blocks * CRC_BYTES) {
+            b->missing |= bit;
+            unread |= was_read(err) ? 0 : bit;
             continue;
         }
-        if (good++ == 0) {
+        if (good == 0) {
             *rec = one;
         }
+        good |= bit;
         for (uint64_t k = 0; k < blocks; k++) {
             memcpy(sums + (k * shards + i) * CRC_BYTES, t.sums.p + k * CRC_BYTES, CRC_BYTES);
         }
         tarn_arena_reset(scratch);
     }
     tarn_arena_free(scratch);
-    return good >= b->k ? TARN_OK : TARN_E_QUORUM_READ;
+    return __builtin_popcount(good) >= b->k ? TARN_OK : too_few(ad, b, good, unread);
 }
 
 /* The shards that nobody has: made from the others, and summed. */
@@ -171,6 +212,9 @@ static tarn_err read_blocks(adopt *ad, obj_blob *b, uint8_t *sums, digesting *dg
         err = obj_stripe_start(reader, &st, i, b->missing ? (uint16_t)(all & ~b->missing) : data);
         if (!err) {
             err = obj_stripe_wait(reader, &st);
+        }
+        if (err == TARN_E_CORRUPT || err == TARN_E_QUORUM_READ) {
+            err = too_few(ad, b, st.good, (uint16_t)((reader->unread | reader->unreachable) & ~b->missing));
         }
         if (!err) {
             err = make_missing(ad, b, &st, sums);
@@ -314,16 +358,22 @@ static tarn_sum_kind kind_of(uint8_t recorded)
 }
 
 /* The header of a shard that is there, for the kind of checksum: it must be known before the data is read. */
-static bool peek_header(adopt *ad, const rb_blob *found, obj_record *rec)
+static tarn_err peek_header(adopt *ad, const rb_blob *found, obj_record *rec)
 {
+    uint16_t unread = 0;
     for (unsigned i = 0; i < (unsigned)(found->blob.k + found->blob.m); i++) {
         obj_trailer t;
         obj_drive *d = obj_drive_at(ad->r->s, found->blob.set, obj_blob_drive(&found->blob, i, ad->r->s->n));
-        if (((found->whole >> i) & 1) && obj_record_read(ad->r->s, d, &found->blob, ad->a, rec, &t) == TARN_OK) {
-            return true;
+        if (!((found->whole >> i) & 1)) {
+            continue;
         }
+        tarn_err err = obj_drive_readable(d) ? obj_record_read(ad->r->s, d, &found->blob, ad->a, rec, &t) : TARN_E_IO;
+        if (!err) {
+            return TARN_OK;
+        }
+        unread |= (uint16_t)(was_read(err) ? 0 : 1u << i);
     }
-    return false;
+    return too_few(ad, &found->blob, 0, unread);
 }
 
 static tarn_err plain_row(adopt *ad, const rb_blob *found, tarn_version_row *row, obj_record *rec, uint16_t *missing)
@@ -332,12 +382,13 @@ static tarn_err plain_row(adopt *ad, const rb_blob *found, tarn_version_row *row
     uint8_t md5[TARN_MD5_BYTES];
     char hex[2 * TARN_MD5_BYTES + 1];
     tarn_sb b;
-    if (!peek_header(ad, found, rec)) {
-        return TARN_E_QUORUM_READ;
+    tarn_err err = peek_header(ad, found, rec);
+    if (err) {
+        return err;
     }
     tarn_sum_kind kind = kind_of(rec->info.sum_kind);
     tarn_md5_init(&dg.md5);
-    tarn_err err = tarn_sum_begin(&dg.sum, kind);
+    err = tarn_sum_begin(&dg.sum, kind);
     if (err) {
         return err;
     }
@@ -361,6 +412,11 @@ static tarn_err adopt_plain(adopt *ad, const candidate *c)
     obj_record rec = {0};
     uint16_t missing = 0;
     tarn_err err = plain_row(ad, c->blob, &row, &rec, &missing);
+    if (err == TARN_E_IO && ad->unread) {
+        rb_unread(r, "%.*s/%.*s (data %016llx), on drive %s", TARN_STR_ARG(rec.info.bucket), TARN_STR_ARG(rec.info.key),
+                  (unsigned long long)c->data_id, ad->unread->path);
+        return TARN_OK;
+    }
     if (err == TARN_E_QUORUM_READ || err == TARN_E_CORRUPT || err == TARN_E_FORMAT) {
         r->out->incomplete++;
         obj_say(r->to, "can't be made: %.*s/%.*s (data %016llx): %d of %u shards are whole, %u are needed", TARN_STR_ARG(rec.info.bucket),
@@ -388,16 +444,21 @@ static tarn_err adopt_plain(adopt *ad, const candidate *c)
 }
 
 /* ------------------------------------------------------------------ multipart objects */
+/* CORRUPT: it is damaged wherever it is. */
 static tarn_err read_manifest(adopt *ad, uint64_t data_id, obj_manifest *out)
 {
     tarn_store *s = ad->r->s;
+    const obj_drive *unread = NULL;
     for (size_t i = 0; i < s->drives_n; i++) {
-        tarn_str bytes = obj_manifest_read(s, &s->drives[i], data_id, ad->a);
-        if (bytes.p && obj_manifest_parse(bytes, s->deployment_raw, ad->a, out) == TARN_OK && out->data_id == data_id) {
+        tarn_str bytes;
+        tarn_err err = obj_drive_readable(&s->drives[i]) ? obj_manifest_read(s, &s->drives[i], data_id, ad->a, &bytes) : TARN_E_NOT_FOUND;
+        if (!err && obj_manifest_parse(bytes, s->deployment_raw, ad->a, out) == TARN_OK && out->data_id == data_id) {
             return TARN_OK;
         }
+        unread = was_read(err) ? unread : &s->drives[i];
     }
-    return TARN_E_CORRUPT;
+    ad->unread = unread;
+    return unread ? TARN_E_IO : TARN_E_CORRUPT;
 }
 
 static tarn_err part_row(adopt *ad, const obj_manifest *m, const obj_manifest_part *p, tarn_part_row *out, uint16_t *missing)
@@ -426,6 +487,16 @@ static tarn_err part_row(adopt *ad, const obj_manifest *m, const obj_manifest_pa
     return err;
 }
 
+static void no_manifest(adopt *ad, uint64_t data_id, tarn_err err)
+{
+    if (err == TARN_E_IO) {
+        rb_unread(ad->r, "the manifest of upload %016llx, on drive %s", (unsigned long long)data_id, ad->unread->path);
+        return;
+    }
+    ad->r->out->incomplete++;
+    obj_say(ad->r->to, "can't be made: the object of upload %016llx: its manifest is damaged everywhere", (unsigned long long)data_id);
+}
+
 static tarn_err adopt_multipart(adopt *ad, const candidate *c)
 {
     rebuild *r = ad->r;
@@ -436,14 +507,18 @@ static tarn_err adopt_multipart(adopt *ad, const candidate *c)
     tarn_part_row *parts = err ? NULL : TARN_ARENA_ARRAY(ad->a, tarn_part_row, m.parts_n);
     obj_span *spans = err ? NULL : TARN_ARENA_ARRAY(ad->a, obj_span, m.parts_n);
     if (err) {
-        r->out->incomplete++;
-        obj_say(r->to, "can't be made: the object of upload %016llx: its manifest is damaged everywhere", (unsigned long long)c->data_id);
+        no_manifest(ad, c->data_id, err);
         return TARN_OK;
     }
     err = parts && spans ? TARN_OK : TARN_E_NO_MEMORY;
     for (size_t i = 0; !err && i < m.parts_n; i++) {
         err = part_row(ad, &m, &m.parts[i], &parts[i], &missing);
         spans[i] = (obj_span){m.parts[i].number, m.parts[i].size};
+        if (err == TARN_E_IO && ad->unread) {
+            rb_unread(r, "%.*s/%.*s, part %u of %zu, on drive %s", TARN_STR_ARG(m.bucket), TARN_STR_ARG(m.key), m.parts[i].number,
+                      m.parts_n, ad->unread->path);
+            return TARN_OK;
+        }
         if (err == TARN_E_QUORUM_READ || err == TARN_E_CORRUPT) {
             r->out->incomplete++;
             obj_say(r->to, "can't be made: %.*s/%.*s: part %u of %zu is not there", TARN_STR_ARG(m.bucket), TARN_STR_ARG(m.key),
@@ -518,10 +593,10 @@ static bool take_manifest(void *ctx, const char *name, bool is_dir)
         return !n->err;
     }
     tarn_arena_reset(ad->a);
-    tarn_str bytes = obj_manifest_read(ad->r->s, n->d, id, ad->a);
-    if (bytes.p && obj_manifest_parse(bytes, ad->r->s->deployment_raw, ad->a, &m) == TARN_OK && m.data_id == id) {
-        n->err = add(ad, m.order, NULL, id);
-    }
+    tarn_str bytes;
+    bool whole = obj_manifest_read(ad->r->s, n->d, id, ad->a, &bytes) == TARN_OK &&
+                 obj_manifest_parse(bytes, ad->r->s->deployment_raw, ad->a, &m) == TARN_OK && m.data_id == id;
+    n->err = add(ad, whole ? m.order : ORDER_UNKNOWN, NULL, id);
     return !n->err;
 }
 
@@ -534,7 +609,10 @@ static tarn_err add_multipart(adopt *ad)
         for (unsigned k = 0; !n.err && k < MANIFEST_DIRS && obj_drive_readable(n.d); k++) {
             char path[TARN_PATH_BYTES_MAX];
             if (obj_manifest_folder(n.d, k, path)) {
-                (void)s->fs->list(s->fs, path, take_manifest, &n);
+                int rc = s->fs->list(s->fs, path, take_manifest, &n);
+                if (rc < 0 && rc != -ENOENT) {
+                    rb_unread(ad->r, "the folder %s: %s", path, strerror(-rc));
+                }
             }
         }
     }
@@ -565,10 +643,44 @@ static void drop_repeats(adopt *ad)
     ad->n = n + 1;
 }
 
+/* Manifests that no drive gave whole when they were listed: read again, for their place in the order, or said. */
+static void settle_orders(adopt *ad)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < ad->n; i++) {
+        candidate c = ad->list[i];
+        if (c.order == ORDER_UNKNOWN) {
+            obj_manifest m;
+            tarn_arena_reset(ad->a);
+            tarn_err err = read_manifest(ad, c.data_id, &m);
+            if (err) {
+                no_manifest(ad, c.data_id, err);
+                continue;
+            }
+            c.order = m.order;
+        }
+        ad->list[n++] = c;
+    }
+    ad->n = n;
+}
+
 static int by_order(const void *a, const void *b)
 {
     uint64_t x = ((const candidate *)a)->order, y = ((const candidate *)b)->order;
     return x < y ? -1 : x > y ? 1 : 0;
+}
+
+static void say_uploads(rebuild *r)
+{
+    uint64_t left = 0;
+    for (size_t i = 0; i < r->buckets_n; i++) {
+        for (const rb_blob *b = r->buckets[i]; b; b = b->next) {
+            left += b->blob.part != 0 && !b->referenced ? 1 : 0;
+        }
+    }
+    if (left > 0) {
+        obj_say(r->to, "left out: %llu parts of uploads that were not completed", (unsigned long long)left);
+    }
 }
 
 tarn_err rb_adopt(rebuild *r)
@@ -577,6 +689,7 @@ tarn_err rb_adopt(rebuild *r)
     tarn_err err = ad.a ? add_multipart(&ad) : TARN_E_NO_MEMORY;
     if (!err) {
         drop_repeats(&ad);
+        settle_orders(&ad);
         err = add_plain(&ad);
     }
     if (!err && ad.n > 0) {
@@ -584,18 +697,19 @@ tarn_err rb_adopt(rebuild *r)
     }
     for (size_t i = 0; !err && i < ad.n; i++) {
         tarn_arena_reset(ad.a);
+        ad.unread = NULL;
         err = ad.list[i].blob ? adopt_plain(&ad, &ad.list[i]) : adopt_multipart(&ad, &ad.list[i]);
     }
     if (!err && ad.uploads > 0) {
-        uint64_t left = 0;
-        for (size_t i = 0; i < r->buckets_n; i++) {
-            for (const rb_blob *b = r->buckets[i]; b; b = b->next) {
-                left += b->blob.part != 0 && !b->referenced ? 1 : 0;
-            }
-        }
-        if (left > 0) {
-            obj_say(r->to, "left out: %llu parts of uploads that were not completed", (unsigned long long)left);
-        }
+        say_uploads(r);
+    }
+    if (!err && r->out->unread > 0) {
+        *r->to->reason =
+            tarn_arena_fmt(r->to->arena,
+                           "%llu objects or places can't be read (they are named above), and would be missing in the index: it "
+                           "was not finished. Run it again, copy the drive to a new one, or take it out",
+                           (unsigned long long)r->out->unread);
+        err = TARN_E_IO;
     }
     tarn_arena_free(ad.a);
     tarn_free(ad.list);

@@ -11,7 +11,8 @@
  *
  * Invariants:
  *  1. Nothing is written to a drive that is not blank and not of this deployment at this position.
- *  2. A new deployment is made only when no drive given carries a record of a finished one, and all are blank or FRESH.
+ *  2. A new deployment is made only when no drive given carries a record of a finished one, and all are blank or FRESH. A record
+ *     that can't be read is not taken for none: then nothing is made, and nothing is written.
  *  3. A drive that is used is locked (<drive>/tarn/lock) for the life of the process.
  * Memory: drives and paths are the store's; reasons live until it is closed. Threads: opening on one; state is atomic.
  */
@@ -324,6 +325,10 @@ static inspection drive_inspect(tarn_store *s, const obj_drive *d)
         return in;
     }
     int64_t n = rc == 0 ? tarn_file_pread_sync(f, bytes, sizeof bytes, 0) : rc;
+    if (n >= 0 && n < (int64_t)sizeof bytes) { /* written in part, or read in part? */
+        rc = s->fs->fstat(s->fs, tarn_file_handle(f), &st);
+        n = rc < 0 ? rc : st.size_bytes > (uint64_t)n ? -EIO : n;
+    }
     tarn_file_unref(f);
     if (n < 0) {
         in.what = SEEN_UNREADABLE;
@@ -446,8 +451,9 @@ typedef struct opening {
     tarn_arena *arena;
     tarn_str *reason;
     inspection in[OBJ_DRIVES_MAX];
-    bool known; /* a deployment was found: rec is of it */
-    bool fresh; /* a new one, or one whose formatting was interrupted */
+    bool known;      /* a deployment was found: rec is of it */
+    bool unfinished; /* it was: no record that was read says that its formatting ended */
+    bool fresh;      /* a new one, or one whose formatting was interrupted, and every drive can be had */
     format_record rec;
 } opening;
 
@@ -491,13 +497,11 @@ static void find_deployment(opening *o)
             o->known = true;
         }
     }
-    o->fresh = !o->known;
-    if (o->known && best + blank == o->s->drives_n) { /* was its formatting interrupted? */
-        o->fresh = true;
-        for (size_t i = 0; i < o->s->drives_n; i++) {
-            o->fresh = o->fresh && (o->in[i].what != SEEN_FORMATTED || o->in[i].rec.state == FORMAT_FRESH);
-        }
+    o->unfinished = o->known;
+    for (size_t i = 0; i < o->s->drives_n; i++) {
+        o->unfinished = o->unfinished && (o->in[i].what != SEEN_FORMATTED || o->in[i].rec.state == FORMAT_FRESH);
     }
+    o->fresh = !o->known || (o->unfinished && best + blank == o->s->drives_n);
 }
 
 static size_t choose_set_drives(size_t drives_n)
@@ -538,30 +542,65 @@ static tarn_err choose_geometry(opening *o)
     return TARN_OK;
 }
 
-/* A new deployment wants every drive blank. */
-static tarn_err check_new(opening *o)
+/* It may be the one that tells of a deployment that exists. */
+static tarn_err refuse_unreadable(opening *o, size_t i)
 {
-    tarn_store *s = o->s;
-    for (size_t i = 0; i < s->drives_n; i++) {
-        obj_drive *d = &s->drives[i];
-        int rc = 0;
-        switch (o->in[i].what) {
-        case SEEN_OCCUPIED:
+    return refuse(o, TARN_E_IO,
+                  "drive %s can't be read: %s; so it is not known whether there is a deployment already, and nothing was changed. Check it "
+                  "(dmesg, SMART) and start again; if it never held anything, give an empty folder in its place",
+                  o->s->drives[i].path, strerror(o->in[i].error));
+}
+
+/* A new deployment wants every drive blank. */
+static tarn_err check_blank(opening *o)
+{
+    for (size_t i = 0; i < o->s->drives_n; i++) {
+        if (o->in[i].what == SEEN_OCCUPIED) {
             return refuse(o, TARN_E_INVALID, "drive %s is not empty and holds no tarn deployment: give an empty folder or another path",
-                          d->path);
-        case SEEN_UNREADABLE:
-            return refuse(o, TARN_E_IO, "drive %s can't be read: %s", d->path, strerror(o->in[i].error));
-        case SEEN_MISSING:
-            rc = mkdir_parents(s->fs, d->path);
-            if (rc < 0) {
-                return refuse(o, tarn_err_from_errno(-rc), "drive %s can't be created: %s", d->path, strerror(-rc));
-            }
-            break;
-        default:
-            break;
+                          o->s->drives[i].path);
+        }
+        if (o->in[i].what == SEEN_UNREADABLE) {
+            return refuse_unreadable(o, i);
         }
     }
     return TARN_OK;
+}
+
+/*
+ * All records that could be read say FRESH, and not every drive is FRESH or blank. Was there never more than a formatting that was
+ * interrupted? Data is acknowledged only when a write quorum has finished formatting: where so many drives of each set say FRESH
+ * as are enough to read, there was none, and what the others hold does not matter. Else it is not known.
+ */
+static tarn_err check_interrupted(opening *o)
+{
+    tarn_store *s = o->s;
+    bool proven = true;
+    for (unsigned set = 0; set < s->sets; set++) {
+        unsigned fresh = 0;
+        for (unsigned i = 0; i < s->n; i++) {
+            const inspection *in = &o->in[obj_drive_at(s, set, i) - s->drives];
+            fresh += in->what == SEEN_FORMATTED && memcmp(in->rec.deployment, o->rec.deployment, 16) == 0 && in->rec.set == set &&
+                             in->rec.position == i
+                         ? 1
+                         : 0;
+        }
+        proven = proven && fresh >= s->k;
+    }
+    return proven ? TARN_OK : check_blank(o);
+}
+
+static tarn_err check_new(opening *o)
+{
+    tarn_store *s = o->s;
+    tarn_err err = check_blank(o);
+    for (size_t i = 0; !err && i < s->drives_n; i++) {
+        const obj_drive *d = &s->drives[i];
+        int rc = o->in[i].what == SEEN_MISSING ? mkdir_parents(s->fs, d->path) : 0;
+        if (rc < 0) {
+            return refuse(o, tarn_err_from_errno(-rc), "drive %s can't be created: %s", d->path, strerror(-rc));
+        }
+    }
+    return err;
 }
 
 static tarn_err lock_drive(opening *o, obj_drive *d, bool must)
@@ -614,6 +653,7 @@ static tarn_err format_new(opening *o)
         if (rc != 0) {
             return refuse(o, tarn_err_from_errno(rc), "drive %s can't be formatted: %s", d->path, strerror(rc));
         }
+        d->unfinished = true;
         obj_drive_set(s, d, TARN_DRIVE_OK, "");
     }
     return err;
@@ -633,6 +673,7 @@ static tarn_err adopt_formatted(opening *o, size_t i)
         return TARN_OK;
     }
     memcpy(d->uuid, rec->drive, 16);
+    d->unfinished = rec->state == FORMAT_FRESH;
     d->filling = rec->state == FORMAT_FILLING || rec->state == FORMAT_AWAY;
     obj_drive_set(o->s, d, d->filling ? TARN_DRIVE_NEW : TARN_DRIVE_OK,
                   rec->state == FORMAT_FILLING ? "replaced; being filled from the other drives"
@@ -757,6 +798,10 @@ tarn_err obj_drives_open(tarn_store *s, const tarn_store_options *opt, tarn_aren
         s->m = tarn_ec_parity_for(s->n);
         s->k = s->n - s->m;
         s->write_quorum = s->k + (s->k == s->m ? 1 : 0);
+        s->unfinished = o->fresh || o->unfinished;
+        err = o->unfinished && !o->fresh ? check_interrupted(o) : TARN_OK;
+    }
+    if (!err) {
         err = o->fresh ? format_new(o) : adopt(o);
     }
     if (!err) {
@@ -785,33 +830,23 @@ static tarn_err record_state(tarn_store *s, obj_drive *d, format_state state)
 tarn_err obj_drives_formatted(tarn_store *s)
 {
     for (size_t i = 0; i < s->drives_n; i++) {
-        char path[TARN_PATH_BYTES_MAX];
         obj_drive *d = &s->drives[i];
-        if (!obj_drive_writable(d) || d->filling) {
+        if (!d->unfinished || !obj_drive_writable(d) || d->filling) {
             continue;
         }
-        inspection in = drive_inspect(s, d);
-        if (in.what == SEEN_FORMATTED && in.rec.state == FORMAT_FRESH && obj_path(d, "", path)) {
-            tarn_err err = record_state(s, d, FORMAT_READY);
-            if (err) {
-                return err;
-            }
+        tarn_err err = record_state(s, d, FORMAT_READY);
+        if (err) {
+            return err;
         }
+        d->unfinished = false;
     }
+    s->unfinished = false;
     return TARN_OK;
 }
 
-bool obj_drives_fresh(tarn_store *s)
+bool obj_drives_fresh(const tarn_store *s)
 {
-    for (size_t i = 0; i < s->drives_n; i++) {
-        if (obj_drive_readable(&s->drives[i])) {
-            inspection in = drive_inspect(s, &s->drives[i]);
-            if (in.what == SEEN_FORMATTED && in.rec.state != FORMAT_FRESH) {
-                return false;
-            }
-        }
-    }
-    return true;
+    return s->unfinished;
 }
 
 tarn_err obj_drive_filled(tarn_store *s, obj_drive *d)

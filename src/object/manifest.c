@@ -242,24 +242,32 @@ static tarn_err gather_rows(tarn_store *s, const tarn_version_row *row, uint64_t
 }
 
 /* ------------------------------------------------------------------ on the drives */
-/* NULL, or the file's bytes in the arena. */
-tarn_str obj_manifest_read(tarn_store *s, const obj_drive *d, uint64_t data_id, tarn_arena *a)
+tarn_err obj_manifest_read(tarn_store *s, const obj_drive *d, uint64_t data_id, tarn_arena *a, tarn_str *out)
 {
     char path[TARN_PATH_BYTES_MAX];
     tarn_file *f = NULL;
     tarn_fs_stat st;
-    tarn_str out = TARN_STR_NULL;
-    if (!obj_path_manifest(d, data_id, path) || tarn_file_open(s->fs, path, O_RDONLY | O_CLOEXEC, 0, &f) < 0) {
-        return out;
+    if (!obj_path_manifest(d, data_id, path)) {
+        return TARN_E_LIMIT;
     }
-    if (s->fs->fstat(s->fs, tarn_file_handle(f), &st) == 0 && st.size_bytes > 0 && st.size_bytes <= OBJ_MANIFEST_BYTES_MAX) {
-        char *mem = tarn_arena_alloc(a, (size_t)st.size_bytes);
-        if (mem && tarn_file_read(f, mem, (size_t)st.size_bytes, 0) == (int64_t)st.size_bytes) {
-            out = (tarn_str){mem, (size_t)st.size_bytes};
-        }
+    int rc = tarn_file_open(s->fs, path, O_RDONLY | O_CLOEXEC, 0, &f);
+    if (rc == 0) {
+        rc = s->fs->fstat(s->fs, tarn_file_handle(f), &st);
+    }
+    tarn_err err = rc < 0 ? tarn_err_from_errno(-rc) : TARN_OK;
+    if (!err && (st.size_bytes == 0 || st.size_bytes > OBJ_MANIFEST_BYTES_MAX)) {
+        err = TARN_E_CORRUPT;
+    }
+    char *mem = err ? NULL : tarn_arena_alloc(a, (size_t)st.size_bytes);
+    if (!err) {
+        int64_t n = mem ? tarn_file_read(f, mem, (size_t)st.size_bytes, 0) : -ENOMEM;
+        err = n < 0 ? tarn_err_from_errno((int)-n) : n == (int64_t)st.size_bytes ? TARN_OK : TARN_E_IO;
     }
     tarn_file_unref(f);
-    return out;
+    if (!err) {
+        *out = (tarn_str){mem, (size_t)st.size_bytes};
+    }
+    return err;
 }
 
 typedef struct write_job {
@@ -333,8 +341,9 @@ static tarn_err choose_order(tarn_store *s, const tarn_version_row *row, unsigne
     for (unsigned i = 0; i < s->n; i++) {
         obj_manifest old;
         const obj_drive *d = obj_drive_at(s, set, i);
-        tarn_str bytes = obj_drive_readable(d) ? obj_manifest_read(s, d, row->data_id, a) : TARN_STR_NULL;
-        if (bytes.p && obj_manifest_parse(bytes, s->deployment_raw, a, &old) == TARN_OK && old.data_id == row->data_id) {
+        tarn_str bytes;
+        if (obj_drive_readable(d) && obj_manifest_read(s, d, row->data_id, a, &bytes) == TARN_OK &&
+            obj_manifest_parse(bytes, s->deployment_raw, a, &old) == TARN_OK && old.data_id == row->data_id) {
             *order = old.order;
             return TARN_OK;
         }
@@ -385,10 +394,13 @@ tarn_err obj_manifest_check(tarn_store *s, const tarn_version_row *row, uint32_t
         if (!obj_drive_readable(d)) {
             continue;
         }
-        tarn_str bytes = obj_manifest_read(s, d, row->data_id, a);
-        if (!bytes.p) {
+        tarn_str bytes;
+        tarn_err got = obj_manifest_read(s, d, row->data_id, a, &bytes);
+        if (got == TARN_E_NO_MEMORY) {
+            err = got;
+        } else if (got == TARN_E_NOT_FOUND) {
             ++*missing;
-        } else if (obj_manifest_parse(bytes, s->deployment_raw, a, &m) != TARN_OK || m.data_id != row->data_id ||
+        } else if (got != TARN_OK || obj_manifest_parse(bytes, s->deployment_raw, a, &m) != TARN_OK || m.data_id != row->data_id ||
                    !tarn_str_eq(m.etag, row->etag)) {
             ++*corrupt;
         }

@@ -40,8 +40,9 @@ tarn_err obj_manifest_save(tarn_store *s, const tarn_version_row *row);
 tarn_err obj_manifest_check(tarn_store *s, const tarn_version_row *row, uint32_t *missing, uint32_t *corrupt);
 /* Away with it, on all drives. */
 void obj_manifest_drop(tarn_store *s, uint64_t data_id);
-bool obj_manifest_folder(const obj_drive *d, unsigned folder, char out[TARN_PATH_BYTES_MAX]);   /* 0 … 63 */
-tarn_str obj_manifest_read(tarn_store *s, const obj_drive *d, uint64_t data_id, tarn_arena *a); /* the file; p == NULL: none */
+bool obj_manifest_folder(const obj_drive *d, unsigned folder, char out[TARN_PATH_BYTES_MAX]); /* 0 … 63 */
+/* The file's bytes. NOT_FOUND: there is none; CORRUPT: it is empty or too long; else it can't be read. */
+tarn_err obj_manifest_read(tarn_store *s, const obj_drive *d, uint64_t data_id, tarn_arena *a, tarn_str *out);
 bool obj_path_manifest(const obj_drive *d, uint64_t data_id, char out[TARN_PATH_BYTES_MAX]);
 /* Manifests of uploads that nobody knows, older than that. */
 tarn_err obj_manifest_sweep(tarn_store *s, int64_t age_ms);

@@ -129,6 +129,7 @@ typedef struct obj_drive {
     _Atomic uint64_t slow_until_ns, slow_ms; /* slow.c */
     atomic_bool vanished;                    /* it went out because its identity was gone: it may come back */
     _Atomic uint64_t joined;                 /* store->epoch when it (re)joined; what was opened before that is not on it */
+    bool unfinished;                         /* format record says: only being formatted. Opening's */
     bool direct;                             /* takes O_DIRECT writes: large data then goes past the page cache */
 } obj_drive;
 #define OBJ_REASON_BYTES_MAX 1024
@@ -154,6 +155,7 @@ struct tarn_store {
     size_t drives_n;
     size_t meta_drives[OBJ_DRIVES_MAX];   /* which drive each copy of the database is on */
     unsigned n, sets, k, m, write_quorum; /* n: drives of a set */
+    bool unfinished;                      /* no drive has finished its formatting (obj_drives_fresh) */
     tarn_ec *ec;
     tarn_meta *meta;
     size_t shard_max;
@@ -210,8 +212,9 @@ tarn_err obj_drives_open(tarn_store *s, const tarn_store_options *opt, tarn_aren
 void obj_drives_close(tarn_store *s);
 /* Every drive of a deployment that was being formatted is there, and the database is open: formatting is done. */
 tarn_err obj_drives_formatted(tarn_store *s);
-/* Is the deployment only being made (no drive has finished its formatting)? */
-bool obj_drives_fresh(tarn_store *s);
+/* Is the deployment only being made? As was read when the drives were opened: no drive has finished its formatting, and enough said
+ * so. */
+bool obj_drives_fresh(const tarn_store *s);
 /* What is there now in a drive's place. Synchronous. */
 typedef enum obj_look {
     OBJ_LOOK_SAME,  /* the drive that was opened */
@@ -373,6 +376,7 @@ typedef struct obj_reader {
     uint16_t opened;                       /* open was tried */
     uint16_t unreachable;                  /* drive out, or file missing */
     uint16_t damaged;                      /* recorded as missing, or its file can't be opened */
+    uint16_t unread;                       /* a call failed: it is not known what is there, unlike with a wrong checksum */
     uint16_t avoid;                        /* on a drive that is being filled: asked last */
     bool degraded;                         /* something had to be rebuilt, or failed */
     bool uncached;                         /* the page cache did not have a shard: the drives are asked from now on */

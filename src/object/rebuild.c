@@ -9,12 +9,15 @@
  *     → what the backup has not: versions are made from records and manifests (adopt.c), oldest first
  *
  * The old files of the database are renamed, never deleted. Until the restored copies are synced their side records say
- * REBUILDING; a run that ends early is begun anew, from the same backup.
+ * REBUILDING, and from then to the end of it all UNFINISHED: no daemon starts with half an index, and a run that ended early is
+ * begun anew, from the same backup.
  *
  * Invariants:
  *  1. A version that the backup has is dropped only when so many of its shards are known to be gone that it can't be read.
  *  2. Data that a row of the backup's garbage names is not brought back.
  *  3. Nothing is changed before every record of the drives in use was looked for: what can't be read is not taken for deleted.
+ *  4. A read that failed is an error, never "there is none": of the backup, of a manifest, of a record, of data. It ends with OK only
+ *     where another drive had it.
  * Memory: some 150 bytes a blob. Threads: the caller's, a plain one; everything is synchronous.
  */
 #include "rebuild.h"
@@ -50,33 +53,83 @@ static bool note_backup(void *ctx, const char *name, bool is_dir)
     return true;
 }
 
-/* The newest one that is whole, on any drive. */
-static bool find_backup(rebuild *r, newest *out)
+/* The time of the newest backup that is older than `below`, on any drive; 0: there is none. A folder that can't be listed may have it. */
+static tarn_err newest_time(rebuild *r, uint64_t below, uint64_t *out)
 {
-    uint64_t below = UINT64_MAX;
-    for (;;) {
-        bool any = false;
-        uint64_t best = 0;
-        for (size_t i = 0; i < r->s->drives_n; i++) {
-            newest n = {.below = below, .d = &r->s->drives[i]};
-            char folder[TARN_PATH_BYTES_MAX];
-            if (!obj_drive_readable(n.d) || !obj_path(n.d, "backup", folder) || r->s->fs->list(r->s->fs, folder, note_backup, &n) < 0 ||
-                n.ms == 0) {
-                continue;
-            }
-            any = true;
-            best = n.ms > best ? n.ms : best;
-            if (n.ms == best && tarn_meta_backup_check(r->s->fs, n.path) == TARN_OK) {
-                *out = n;
-                return true;
-            }
-            obj_say(r->to, "backup %s can't be used: it is damaged, or there is a newer one", n.path);
+    uint64_t best = 0;
+    for (size_t i = 0; i < r->s->drives_n; i++) {
+        newest n = {.below = below, .d = &r->s->drives[i]};
+        char folder[TARN_PATH_BYTES_MAX];
+        if (!obj_drive_readable(n.d)) {
+            continue;
         }
-        if (!any) {
-            return false;
+        int rc = obj_path(n.d, "backup", folder) ? r->s->fs->list(r->s->fs, folder, note_backup, &n) : -ENAMETOOLONG;
+        if (rc < 0 && rc != -ENOENT) {
+            *r->to->reason = tarn_arena_fmt(r->to->arena,
+                                            "drive %s: its backups can't be listed: %s; the newest one may be there, and nothing was "
+                                            "changed. Try again, copy the drive to a new one, or take it out",
+                                            n.d->path, strerror(-rc));
+            return tarn_err_from_errno(-rc);
         }
-        below = best;
+        best = n.ms > best ? n.ms : best;
     }
+    *out = best;
+    return TARN_OK;
+}
+
+/* A copy that is wrong is read once more: it may have come wrongly this once. */
+static tarn_err check_copy(rebuild *r, const char *path)
+{
+    tarn_err err = tarn_meta_backup_check(r->s->fs, path);
+    return err == TARN_E_CORRUPT || err == TARN_E_FORMAT ? tarn_meta_backup_check(r->s->fs, path) : err;
+}
+
+/* A whole copy of the backup of that time. CORRUPT: all are damaged. Where none is whole and one could not be read, that is no damage. */
+static tarn_err whole_copy(rebuild *r, uint64_t ms, newest *out)
+{
+    tarn_err unread = TARN_OK;
+    for (size_t i = 0; i < r->s->drives_n; i++) {
+        newest n = {.ms = ms, .d = &r->s->drives[i]};
+        tarn_sb b;
+        tarn_sb_init_fixed(&b, n.path, sizeof n.path);
+        tarn_sb_fmt(&b, "%s/tarn/backup/meta-%016llx.db", n.d->path, (unsigned long long)ms);
+        if (!obj_drive_readable(n.d) || b.failed) {
+            continue;
+        }
+        tarn_err err = check_copy(r, n.path);
+        if (!err) {
+            *out = n;
+            return TARN_OK;
+        }
+        if (err == TARN_E_CORRUPT || err == TARN_E_FORMAT) {
+            obj_say(r->to, "backup %s can't be used: it is damaged", n.path);
+        } else if (err != TARN_E_NOT_FOUND) {
+            obj_say(r->to, "backup %s can't be read: %s", n.path, tarn_err_get(err)->message);
+            *r->to->reason = tarn_arena_fmt(r->to->arena,
+                                            "backup %s is the newest one and can't be read, nor is there a whole copy of it on another "
+                                            "drive: nothing was changed. Try again, copy the drive to a new one, or take it out",
+                                            n.path);
+            unread = err;
+        }
+    }
+    return unread ? unread : TARN_E_CORRUPT;
+}
+
+/* The newest one that is whole, on any drive; *found false: there is none. A failed read is not taken for "no backup". */
+static tarn_err find_backup(rebuild *r, newest *out, bool *found)
+{
+    uint64_t below = UINT64_MAX, ms = 0;
+    tarn_err err = newest_time(r, below, &ms);
+    *found = false;
+    while (!err && ms != 0 && !*found) {
+        err = whole_copy(r, ms, out);
+        *found = err == TARN_OK;
+        if (err == TARN_E_CORRUPT) {
+            below = ms;
+            err = newest_time(r, below, &ms);
+        }
+    }
+    return err;
 }
 
 /* An empty database in memory, as a backup of it. */
@@ -123,6 +176,10 @@ static tarn_err set_all_aside(rebuild *r)
             obj_say(r->to, "drive %s gets no copy of the database: %s", d->path, atomic_load(&d->reason));
             continue;
         }
+        char folder[TARN_PATH_BYTES_MAX];
+        if (obj_path(d, "meta", folder) && tarn_meta_copy_unfinished(r->s->fs, folder)) {
+            continue; /* what an attempt before this one has left: it is written over */
+        }
         int rc = set_aside(r->s, d, "tarn.db", now_ms);
         rc = rc == 0 ? set_aside(r->s, d, "tarn.db-wal", now_ms) : rc;
         if (rc < 0) {
@@ -143,36 +200,52 @@ static tarn_err skip_fn(tarn_meta_tx *tx, void *arg)
     return err;
 }
 
-static tarn_err start_database(rebuild *r)
+/* What to begin with: *path on *fs. */
+static tarn_err choose_backup(rebuild *r, obj_overlay **o, char path[TARN_PATH_BYTES_MAX], tarn_fs **fs)
 {
     newest n = {0};
-    char path[TARN_PATH_BYTES_MAX];
-    obj_overlay *o = NULL;
+    bool found = false;
+    tarn_sb b;
     tarn_err err = TARN_OK;
-    tarn_fs *fs = r->s->fs;
-    const char *from = r->spec->backup;
-    if (from) {
-        obj_say(r->to, "beginning with the backup %s", from);
-        fs = tarn_fs_posix();
-    } else if (find_backup(r, &n)) {
-        from = n.path;
-        r->out->backup_ms = (int64_t)n.ms;
-        obj_say(r->to, "beginning with the backup %s", from);
+    tarn_sb_init_fixed(&b, path, TARN_PATH_BYTES_MAX);
+    *fs = r->s->fs;
+    if (r->spec->backup) {
+        tarn_sb_cstr(&b, r->spec->backup);
+        *fs = tarn_fs_posix();
     } else {
-        obj_say(r->to, "there is no backup: settings, inline objects, and versions' ids can't come back");
-        o = obj_overlay_new(r->s->fs);
-        err = o ? make_empty(o, &r->s->drives[0], path) : TARN_E_NO_MEMORY;
-        from = path;
-        fs = o ? obj_overlay_fs(o) : fs;
+        err = find_backup(r, &n, &found);
+    }
+    if (found) {
+        tarn_sb_cstr(&b, n.path);
+        r->out->backup_ms = (int64_t)n.ms;
+    }
+    if (!err && (found || r->spec->backup)) {
+        obj_say(r->to, "beginning with the backup %s", path);
+        return b.failed ? TARN_E_LIMIT : TARN_OK;
     }
     if (!err) {
-        err = tarn_meta_backup_check(fs, from);
+        obj_say(r->to, "there is no backup: settings, inline objects, and versions' ids can't come back");
+        *o = obj_overlay_new(r->s->fs);
+        err = *o ? make_empty(*o, &r->s->drives[0], path) : TARN_E_NO_MEMORY;
+        *fs = *o ? obj_overlay_fs(*o) : *fs;
+    }
+    return err;
+}
+
+static tarn_err start_database(rebuild *r)
+{
+    char path[TARN_PATH_BYTES_MAX];
+    obj_overlay *o = NULL;
+    tarn_fs *fs = NULL;
+    tarn_err err = choose_backup(r, &o, path, &fs);
+    if (!err) {
+        err = tarn_meta_backup_check(fs, path);
     }
     if (!err) {
         err = set_all_aside(r);
     }
     if (!err) {
-        err = obj_store_meta(r->s, true, from, fs);
+        err = obj_store_meta(r->s, true, path, fs);
     }
     if (!err) {
         err = tarn_meta_commit(r->s->meta, skip_fn, &r->first_seq);
@@ -467,25 +540,41 @@ static tarn_err reconcile(rebuild *r)
 }
 
 /* ------------------------------------------------------------------ all of it */
+/* Can it be opened no more, whatever is tried? A read that fails today, or memory that is short, does not say that. */
+static bool is_lost(tarn_err err)
+{
+    return err == TARN_E_NOT_FOUND || err == TARN_E_UNFINISHED || err == TARN_E_CORRUPT || err == TARN_E_FORMAT ||
+           err == TARN_E_QUORUM_READ;
+}
+
 /* OK: the database can't be opened, or nobody minds. */
 static tarn_err check_lost(const tarn_store_options *opt, const tarn_rebuild_spec *spec, const tarn_offline *to)
 {
     tarn_store_options mine = *opt;
     tarn_store *s = NULL;
-    tarn_str reason = TARN_STR("");
     if (spec->force) {
         return TARN_OK;
     }
     obj_overlay *o = obj_overlay_new(opt->fs);
-    tarn_err err = o ? TARN_OK : TARN_E_NO_MEMORY;
+    if (!o) {
+        return TARN_E_NO_MEMORY;
+    }
+    mine.fs = obj_overlay_fs(o);
+    tarn_err err = obj_store_open(&mine, false, &s, to->arena, to->reason); /* what is wrong with drives is no loss of the database */
     if (!err) {
-        mine.fs = obj_overlay_fs(o);
-        mine.inline_committer = true;
-        if (tarn_store_open(&mine, &s, to->arena, &reason) == TARN_OK) {
-            tarn_store_close(s);
+        err = obj_store_meta(s, true, NULL, NULL);
+        if (!err) {
             *to->reason = TARN_STR("the database can be opened: nothing has to be rebuilt. Start the daemon, or say --force");
             err = TARN_E_CONFLICT;
+        } else if (is_lost(err)) {
+            err = TARN_OK;
+        } else {
+            *to->reason = tarn_arena_fmt(to->arena,
+                                         "it can't be told whether the database is lost, and nothing was changed: %s Try again; with "
+                                         "--force it is made again all the same",
+                                         tarn_err_get(err)->message);
         }
+        tarn_store_close(s);
     }
     obj_overlay_free(o);
     return err;
@@ -501,6 +590,21 @@ static void free_inventory(rebuild *r)
         }
     }
     tarn_free(r->buckets);
+}
+
+/* All is there: from here on it is a database like any other. */
+static tarn_err finish(rebuild *r)
+{
+    tarn_err err = tarn_meta_finish(r->s->meta);
+    if (!err) {
+        err = obj_drives_formatted(r->s);
+    }
+    tarn_err repaired = err ? TARN_OK : obj_repair_pass(r->s, NULL); /* shards that are missing are made now */
+    if (repaired) {
+        obj_say(r->to, "not all shards that are missing could be made (%s): they stay queued, and the daemon makes them",
+                tarn_err_get(repaired)->message);
+    }
+    return err;
 }
 
 tarn_err tarn_store_rebuild(const tarn_store_options *opt, const tarn_rebuild_spec *spec, const tarn_offline *to, tarn_rebuild_report *out)
@@ -531,7 +635,7 @@ tarn_err tarn_store_rebuild(const tarn_store_options *opt, const tarn_rebuild_sp
         err = rb_tables(&r);
     }
     if (!err) {
-        err = obj_repair_pass(r.s, NULL); /* shards that are missing are made now; what waits for a drive stays queued */
+        err = finish(&r);
     }
     free_inventory(&r);
     tarn_arena_free(r.tables_arena);

@@ -43,6 +43,8 @@ typedef struct rebuild {
 rb_blob *rb_find(rebuild *r, uint64_t blob_id);
 /* Shards of the blob that may be there: found whole, or on a drive that can't be read. */
 unsigned rb_available(const rebuild *r, const rb_blob *b);
+/* Says what could not be read, and counts it: the rebuilding goes on, to say all of it, and then ends with IO. */
+void rb_unread(rebuild *r, const char *fmt, ...) TARN_PRINTF(2, 3);
 /* A version was made: is it a table's metadata file? */
 tarn_err rb_note_table(rebuild *r, const tarn_bucket_row *bucket, const tarn_version_row *row);
 tarn_err rb_tables(rebuild *r);

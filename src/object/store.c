@@ -239,6 +239,7 @@ tarn_err obj_store_meta(tarn_store *s, bool inline_committer, const char *restor
     meta_options(s, inline_committer, d, &mo);
     tarn_err err = d->n == 0 ? TARN_E_QUORUM_READ : TARN_OK;
     if (!err && restore) {
+        mo.unfinished = true;
         err = tarn_meta_restore(&mo, restore_fs, restore);
     }
     if (!err) {
@@ -317,6 +318,9 @@ static tarn_err open_steps(tarn_store *s, const tarn_store_options *opt, tarn_ar
         *reason =
             err == TARN_E_NOT_FOUND
                 ? TARN_STR("no drive has its copy of the metadata any more: \"tarn admin rebuild-index\" makes it again from the data")
+            : err == TARN_E_UNFINISHED
+                ? TARN_STR("the index was being made again, and that did not come to its end: run \"tarn admin rebuild-index\" again, "
+                           "or \"tarn admin restore\" if it was that; both begin anew")
                 : tarn_arena_fmt(arena, "the metadata can't be opened: %s \"tarn admin rebuild-index\" helps where no copy is good",
                                  tarn_err_get(err)->message);
         return err;

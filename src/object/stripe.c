@@ -58,6 +58,7 @@ static tarn_file *shard_open(obj_reader *r, unsigned shard)
         r->files[shard] = f;
         if (rc < 0) {
             *(rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM ? &r->unreachable : &r->damaged) |= bit;
+            r->unread |= rc == -ENOENT ? 0 : bit;
             r->degraded = r->degraded || !(r->avoid & bit);
         }
     }
@@ -202,6 +203,7 @@ static void check_batch(obj_reader *r, obj_stripe *st, tarn_batch *batch)
         if (op->result < 0) {
             damaged_block(r, st, shard, strerror((int)-op->result));
             st->bad |= bit;
+            r->unread |= bit;
         } else if (op->result != (int64_t)st->shard_len) {
             damaged_block(r, st, shard, "the file is too short");
             st->bad |= bit;

@@ -33,6 +33,7 @@ typedef struct fx {
     size_t set_drives;
     tarn_fs *fs;
     uint64_t inline_max, segment_max;
+    bool one_thread; /* on simulated drives every call must come in a fixed order */
     tarn_store *s;
     tarn_arena *arena;
     tarn_bucket_row bucket;
@@ -89,7 +90,8 @@ static inline tarn_err fx_try_open(fx *f, tarn_str *reason)
                             .drives_n = f->drives_n,
                             .set_drives = f->set_drives,
                             .inline_bytes_max = f->inline_max,
-                            .segment_object_bytes_max = f->segment_max};
+                            .segment_object_bytes_max = f->segment_max,
+                            .inline_committer = f->one_thread};
     return tarn_store_open(&o, &f->s, f->arena, reason);
 }
 

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 typedef struct pair_arg {
     uint64_t n;
@@ -136,6 +137,61 @@ static void restore_goes_over_what_is_there(void **state)
     (void)fixture_teardown(&s);
 }
 
+static void record_copy(fixture *f, size_t dir, uint8_t bytes[8192], bool put)
+{
+    char path[META_TEST_PATH_BYTES * 2];
+    int fd;
+
+    assert_true(snprintf(path, sizeof(path), "%s/tarn.gen", f->opt.dirs[dir]) > 0);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_true(put ? pwrite(fd, bytes, 8192, 0) == 8192 : pread(fd, bytes, 8192, 0) > 4096);
+    (void)close(fd);
+}
+
+/* What is restored to be added to is opened by nobody else before it is finished; then by everybody, and one copy that says so is
+ * enough. */
+static void unfinished_restore_is_refused(void **state)
+{
+    char path[META_TEST_PATH_BYTES * 2];
+    uint8_t records[2][8192] = {{0}};
+    fixture *f = open_threaded(3);
+    pair_arg a = {7};
+    tarn_meta *m = NULL;
+
+    (void)state;
+    assert_int_equal(tarn_meta_commit(f->m, put_pair, &a), TARN_OK);
+    assert_int_equal(tarn_meta_backup(f->m, f->opt.fs, backup_path(f, path), NULL, NULL), TARN_OK);
+    tarn_meta_close(f->m);
+    f->m = NULL;
+    tarn_meta_options unfinished = f->opt;
+    unfinished.unfinished = true;
+    assert_false(tarn_meta_copy_unfinished(f->opt.fs, f->opt.dirs[0]));
+    assert_int_equal(tarn_meta_restore(&unfinished, f->opt.fs, path), TARN_OK);
+    assert_int_equal(tarn_meta_open(&f->opt, &m), TARN_E_UNFINISHED);
+    assert_true(tarn_meta_copy_unfinished(f->opt.fs, f->opt.dirs[0]));
+    for (unsigned i = 0; i < 2; i++) { /* closed in between, as if by an attempt that failed */
+        a.n = 8 + i;
+        assert_int_equal(tarn_meta_open(&unfinished, &m), TARN_OK);
+        assert_int_equal(tarn_meta_commit(m, put_pair, &a), TARN_OK);
+        tarn_meta_close(m);
+        assert_int_equal(tarn_meta_open(&f->opt, &m), TARN_E_UNFINISHED);
+    }
+    assert_int_equal(tarn_meta_open(&unfinished, &m), TARN_OK);
+    record_copy(f, 0, records[0], false);
+    record_copy(f, 2, records[1], false);
+    assert_int_equal(tarn_meta_finish(m), TARN_OK);
+    tarn_meta_close(m);
+    record_copy(f, 0, records[0], true);
+    record_copy(f, 2, records[1], true);
+    fixture_reopen(f);
+    assert_int_equal(get(f, "left"), 9);
+    assert_int_equal(tarn_meta_copies_good(f->m), 3);
+    assert_false(tarn_meta_copy_unfinished(f->opt.fs, f->opt.dirs[0]));
+    void *s = f;
+    (void)fixture_teardown(&s);
+}
+
 static void flip(const char *path, off_t at)
 {
     uint8_t b = 0;
@@ -229,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(backup_under_writes_is_a_snapshot),
         cmocka_unit_test(restore_goes_over_what_is_there),
+        cmocka_unit_test(unfinished_restore_is_refused),
         cmocka_unit_test(damaged_backups_are_refused),
         cmocka_unit_test(a_backup_can_be_ended),
         cmocka_unit_test_setup_teardown(skipped_numbers_stay_skipped, fixture_setup, fixture_teardown),
