@@ -4,7 +4,7 @@
  *
  * The sweeper punches dead space out of segments; this is for what it can't give back: file systems without holes, and
  * segments of which so little is left that they are not worth a file. A segment is chosen when, on some drive, more than half of
- * what it occupies, and COMPACT_DEAD_BYTES_MIN at least, belongs to no live record.
+ * what it occupies, and OBJ_COMPACT_DEAD_BYTES_MIN at least, belongs to no live record.
  *
  *   read the record (verified, rebuilt where needed) → write it to an open segment → sync → one transaction puts the new place into
  *   the row, where the row still has the old one
@@ -25,7 +25,6 @@
 #include <string.h>
 
 #define COMPACT_SEGMENTS_MAX 4096
-#define COMPACT_DEAD_BYTES_MIN (4u << 20)
 #define HEADER_SEGMENT_OFFSET 112
 #define HEADER_PLACE_OFFSET 120
 
@@ -136,7 +135,7 @@ static size_t choose(compact *c)
     for (size_t i = 0; i < c->n; i++) {
         seg_use *u = &c->list[i];
         uint64_t dead = u->allocated > u->live ? u->allocated - u->live : 0;
-        u->chosen = u->live > 0 && dead >= COMPACT_DEAD_BYTES_MIN && dead > u->allocated / 2;
+        u->chosen = u->live > 0 && dead >= c->s->compact_dead_min && dead > u->allocated / 2;
         chosen += u->chosen ? 1 : 0;
     }
     return chosen;
@@ -390,6 +389,7 @@ tarn_err obj_compact_pass(tarn_store *s, obj_stop_fn stop)
     size_t chosen = err ? 0 : choose(&c);
     if (chosen > 0) {
         err = obj_scan_versions(s, stop, move_version, &c);
+        tarn_metric_add(TARN_M_RECORDS_COMPACTED, (int64_t)c.moved);
         tarn_logf(TARN_LOG_INFO, "segments compacted", "%zu segments, %llu records, %llu bytes a drive", chosen,
                   (unsigned long long)c.moved, (unsigned long long)c.moved_bytes);
     }

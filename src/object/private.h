@@ -31,7 +31,8 @@
 #define OBJ_SMALL_BLOCKS_FREE_MAX 64
 #define OBJ_FDS_MAX 256                  /* files a context keeps open */
 #define OBJ_SEGMENT_BYTES (128ull << 20) /* pre-allocated size of a segment */
-#define OBJ_IDS_RESERVE 4096             /* data ids taken from the database at once */
+#define OBJ_COMPACT_DEAD_BYTES_MIN (4ull << 20)
+#define OBJ_IDS_RESERVE 4096 /* data ids taken from the database at once */
 #define OBJ_INLINE_DEFAULT (16 * 1024)
 #define OBJ_SEGMENT_OBJECT_DEFAULT (4ull << 20)
 #define OBJ_HEADER_BYTES_MAX (256 * 1024)
@@ -160,6 +161,7 @@ struct tarn_store {
     tarn_meta *meta;
     size_t shard_max;
     uint64_t inline_max, segment_object_max, segment_bytes;
+    uint64_t compact_dead_min; /* so much dead space makes a segment worth compacting; the simulation has smaller segments */
     char deployment[37];
     uint8_t deployment_raw[16];
     uint8_t sip_key[16];

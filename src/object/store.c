@@ -292,6 +292,7 @@ static void derive(tarn_store *s, const tarn_store_options *opt)
         s->segment_object_max = OBJ_SEGMENT_BYTES / 4;
     }
     s->segment_bytes = OBJ_SEGMENT_BYTES;
+    s->compact_dead_min = OBJ_COMPACT_DEAD_BYTES_MIN;
     s->backup_interval_s = opt->backup_interval_s;
 }
 

@@ -55,7 +55,8 @@
     X(FULL, 6)                                                                                                                             \
     X(ROOM, 12)                                                                                                                            \
     X(FILL, 8)                                                                                                                             \
-    X(HEAL, 12)
+    X(HEAL, 12)                                                                                                                            \
+    X(COMPACT, 30)
 
 typedef enum op_kind {
 #define SIM_OP_ENUM(name, weight) OP_##name,
@@ -109,6 +110,7 @@ void plan_free(plan *p);
 #define FILES_MAX 2048
 #define INLINE_MAX 4096
 #define SEGMENT_MAX (200 * 1024)
+#define COMPACT_DEAD_MIN (64 * 1024) /* dead space that makes a segment worth compacting */
 #define NAME_BYTES 64
 
 typedef struct piece {

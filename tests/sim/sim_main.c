@@ -30,11 +30,12 @@
 #define CANARY_RUNS 60
 #define JOBS_MAX 16
 #define FAILURES_MAX 3
+#define COMPACTING_RUNS 60 /* in so many runs, compaction has moved something */
 
 typedef struct outcome {
     bool ok;
     char why[1024];
-    uint64_t done_n, hash;
+    uint64_t done_n, moved_n, hash; /* moved: records, by compaction */
 } outcome;
 
 static void say(outcome *o, const char *why)
@@ -72,6 +73,7 @@ static void child(const plan *p, bool verbose, int fd)
     sim_limit_seconds(RUN_SECONDS_MAX);
     o.ok = run_plan(&r, p, verbose);
     o.done_n = r.done_n;
+    o.moved_n = (uint64_t)tarn_metric_get(TARN_M_RECORDS_COMPACTED);
     o.hash = r.hash;
     memcpy(o.why, r.why, sizeof o.why);
     ssize_t n = write(fd, &o, sizeof o);
@@ -189,7 +191,7 @@ static void report(plan *p, const char *name, uint64_t seed, const outcome *o, c
 /* ------------------------------------------------------------------ commands */
 typedef struct campaign {
     const options *opt;
-    uint64_t base, started, runs, done, failed;
+    uint64_t base, started, runs, done, moved, failed;
     double began;
     job jobs[JOBS_MAX];
 } campaign;
@@ -212,6 +214,7 @@ static void campaign_end(campaign *c, job *j)
     outcome o = job_end(j);
     c->runs++;
     c->done += o.done_n;
+    c->moved += o.moved_n;
     if (!o.ok) {
         c->failed++;
         report(&j->p, "simulation", j->seed, &o, c->opt);
@@ -258,10 +261,15 @@ static int run_main(const options *opt)
         }
     }
     double took = now_s() - c.began;
-    (void)printf("%llu runs, %llu operations answered and checked in %.1f s (%.0f a second), %llu failed\n", (unsigned long long)c.runs,
-                 (unsigned long long)c.done, took, (double)c.done / took, (unsigned long long)c.failed);
+    (void)printf("%llu runs, %llu operations answered and checked in %.1f s (%.0f a second), %llu records compacted, %llu failed\n",
+                 (unsigned long long)c.runs, (unsigned long long)c.done, took, (double)c.done / took, (unsigned long long)c.moved,
+                 (unsigned long long)c.failed);
     if (c.failed)
         return 1;
+    if (c.runs >= COMPACTING_RUNS && c.moved == 0) {
+        (void)printf("FAILED simulation-compacts: in %llu runs no record was compacted: it is not tested\n", (unsigned long long)c.runs);
+        return 1;
+    }
     (void)printf("ok simulation-seed-%llu-runs-%llu %.1f\n", (unsigned long long)c.base, (unsigned long long)c.runs, took);
     return 0;
 }

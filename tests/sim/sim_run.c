@@ -5,6 +5,7 @@
  * all is deleted, and nothing may be left on the drives.
  */
 #include "sim.h"
+#include "upkeep.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -61,6 +62,8 @@ tarn_err run_try_open(run *r, tarn_str *reason)
         return err;
     }
     r->s->segment_bytes = r->segment_bytes ? r->segment_bytes : SEGMENT_BYTES;
+    if (!r->segment_bytes)
+        r->s->compact_dead_min = COMPACT_DEAD_MIN;
     r->n = r->s->n;
     r->parity = r->s->m;
     r->quorum = r->s->write_quorum;
@@ -305,6 +308,9 @@ static void other(run *r, const sim_op *op)
         break;
     case OP_SWEEP:
         upkeep(r, "sweep", obj_sweep_pass(r->s, op->c % 2 ? 0 : TARN_GARBAGE_AGE_MS, NULL));
+        break;
+    case OP_COMPACT: /* what it leaves behind is for the sweeps that follow, at once or an hour later */
+        upkeep(r, "compaction", obj_compact_pass(r->s, NULL));
         break;
     case OP_CHECKPOINT:
         upkeep(r, "checkpoint", tarn_meta_checkpoint(tarn_store_meta(r->s)));

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define COMPACT_SEGMENT_BYTES (8ull << 20) /* large enough for as much dead space as compaction asks for */
+#define COMPACT_SEGMENT_BYTES (8ull << 20) /* large enough for as much dead space as compaction asks for by itself */
 #define NAMES_MAX 16
 
 /* ------------------------------------------------------------------ what the works share */
