@@ -166,14 +166,13 @@ static tarn_err finish_create(ice_build *b)
 /* ------------------------------------------------------------------ logs and time */
 static tarn_err expire(ice_result *out, const json_t *entry)
 {
-    json_t *file = ice_entry_get(entry, "metadata-file");
-    if (!json_is_string(file)) {
-        json_decref(file);
+    json_t *file = NULL;
+    ICE_TRY(ice_entry_string(entry, "metadata-file", &file));
+    if (!file)
         return TARN_OK;
-    }
     if (!out->expired_files)
         out->expired_files = json_array();
-    return out->expired_files && json_array_append_new(out->expired_files, file) == 0 ? TARN_OK : TARN_E_NO_MEMORY;
+    return json_array_append_new(out->expired_files, file) == 0 ? TARN_OK : TARN_E_NO_MEMORY; /* lets go of it where it fails */
 }
 
 /* What the base was, and since when. */

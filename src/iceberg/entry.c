@@ -262,12 +262,19 @@ bool ice_entry_int(tarn_str value, int64_t *out)
     return tarn_str_to_i64(value, out);
 }
 
-json_t *ice_entry_get(const json_t *entry, const char *key)
+tarn_err ice_entry_string(const json_t *entry, const char *key, json_t **out)
 {
     tarn_str value;
-    if (!ice_entry_is_text(entry))
-        return json_incref(ice_get(entry, key));
-    return ice_entry_value(ice_entry_text(entry), key, &value) ? json_loadb(value.p, value.n, JSON_DECODE_ANY, NULL) : NULL;
+    *out = NULL;
+    if (!ice_entry_is_text(entry)) {
+        json_t *v = json_object_get(entry, key);
+        *out = json_is_string(v) ? json_incref(v) : NULL;
+        return TARN_OK;
+    }
+    if (!ice_entry_value(ice_entry_text(entry), key, &value) || *value.p != '"')
+        return TARN_OK;
+    *out = json_loadb(value.p, value.n, JSON_DECODE_ANY, NULL); /* an entry's text is JSON: what fails is the memory */
+    return *out ? TARN_OK : TARN_E_NO_MEMORY;
 }
 
 /* ------------------------------------------------------------------ files */

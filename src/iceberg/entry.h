@@ -29,7 +29,8 @@ size_t ice_entry_plain(const char *p, size_t n);
 /* Reading, of text and trees alike. */
 bool ice_entry_value(tarn_str entry, const char *key, tarn_str *value); /* the text of a field's value; null counts as absent */
 bool ice_entry_int(tarn_str value, int64_t *out);                       /* false: no integer */
-json_t *ice_entry_get(const json_t *entry, const char *key);            /* a new reference, or NULL */
+/* The text in a field, as a new reference; NULL where there is none. NO_MEMORY. */
+tarn_err ice_entry_string(const json_t *entry, const char *key, json_t **out);
 
 /* Appends an entry, as text; takes over `tree`, which may be NULL (out of memory). */
 tarn_err ice_entry_push(json_t *list, json_t *tree);

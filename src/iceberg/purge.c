@@ -267,8 +267,8 @@ static bool add_file(purge *p, const tarn_bucket_row *bucket, tarn_str location)
 
 static bool add_logged(purge *p, const tarn_bucket_row *bucket, const json_t *entry)
 {
-    json_t *file = ice_entry_get(entry, "metadata-file");
-    bool ok = add_file(p, bucket, ice_str(file));
+    json_t *file = NULL;
+    bool ok = ice_entry_string(entry, "metadata-file", &file) == TARN_OK && add_file(p, bucket, ice_str(file));
     json_decref(file);
     return ok;
 }

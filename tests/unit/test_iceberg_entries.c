@@ -131,7 +131,9 @@ static void fields_of_text_read_as_those_of_trees(void **state)
         assert_int_equal(ice_opt_int(tree, "x", keys[i], &has_a, &a, &t_error), ice_opt_int(text, "x", keys[i], &has_b, &b, &t_error));
         assert_int_equal(has_a, has_b);
         assert_int_equal(ice_get_int(tree, "x", keys[i], &a, &t_error), ice_get_int(text, "x", keys[i], &b, &t_error));
-        json_t *x = ice_entry_get(tree, keys[i]), *y = ice_entry_get(text, keys[i]);
+        json_t *x = NULL, *y = NULL;
+        assert_int_equal(ice_entry_string(tree, keys[i], &x), TARN_OK);
+        assert_int_equal(ice_entry_string(text, keys[i], &y), TARN_OK);
         assert_true(x && y ? json_equal(x, y) : x == y);
         json_decref(x);
         json_decref(y);
