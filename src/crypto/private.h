@@ -14,10 +14,12 @@ const EVP_MD *digest_md(digest_algorithm a);
 /* A context of this thread, for use within one call; never NULL. */
 EVP_MD_CTX *digest_scratch(void);
 
-/* ---- crc64nvme.c: continued from `crc` (0 to start), like zlib's crc32 */
+/* ---- crc64.c: continued from `crc` (0 to start), like zlib's crc32 */
 uint64_t crc64nvme(uint64_t crc, const void *p, size_t n);
 /* The table path alone, so that a test can hold the two against each other. */
 uint64_t crc64nvme_by_table(uint64_t crc, const void *p, size_t n);
+/* Tests: without the 256-bit way. */
+void crc64_choose_narrow(bool narrow);
 
 /* ---- sha256.c: SHA-256 by the processor's instructions; only where sha256_own() */
 #define SHA256_BLOCK_BYTES 64

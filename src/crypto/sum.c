@@ -11,7 +11,6 @@
 #include "private.h"
 
 #include <isa-l/crc.h>
-#include <isa-l/crc64.h>
 #include <limits.h>
 #include <string.h>
 
@@ -90,11 +89,6 @@ uint32_t tarn_crc32c(uint32_t seed, const void *p, size_t n)
         n -= (size_t)take;
     }
     return ~reg;
-}
-
-uint64_t tarn_crc64(uint64_t seed, const void *p, size_t n)
-{
-    return n > 0 ? crc64_ecma_refl(seed, p, n) : seed;
 }
 
 /* ------------------------------------------------------------------ the running sum */

@@ -32,6 +32,7 @@ static obj_ctx *ctx_new(tarn_store *s)
     tarn_list_init(&c->free_small);
     tarn_list_init(&c->fd_lru);
     tarn_list_init(&c->md5_jobs);
+    tarn_list_init(&c->md5_small);
     for (size_t i = 0; i < TARN_SETS_MAX; i++) {
         tarn_fiber_lock_init(&c->seg_locks[i]);
     }

@@ -14,6 +14,9 @@
  * An upload of one block (at_sync) isn't hashed before its data is on its way: others come to join it, and the round runs
  * while a drive syncs (obj_digest_ahead). At its end an upload runs what still waits, its own and the others'.
  *
+ * A small upload, which is kept in its row, lets the other fibers run once before it is hashed: those of requests that came with it
+ * get as far, and one round does them all. These have a list of their own: a small upload never hashes the blocks of large ones.
+ *
  * Invariants:
  *  1. The blocks of one stream are hashed in order: a stream takes part in a round with its oldest job only, and hashes
  *     directly only while it has no job.
@@ -29,6 +32,7 @@
 #define RUN_BYTES (64 * 1024)
 #define JOBS_MAX (TARN_PUT_BLOCKS_MAX - 1)
 #define AHEAD_STREAMS_MIN 4          /* a round takes as long for one stream as for all lanes: half of the narrow ones should be used */
+#define SMALL_STREAMS 8              /* two times the lanes that hash MD5 and SHA-256 */
 #define QUEUED_BYTES_MIN (32 * 1024) /* less is hashed sooner than queued */
 
 static tarn_sum *find_sum(obj_digest *d, tarn_sum_kind kind)
@@ -249,4 +253,38 @@ void obj_digest_grow(obj_digest *d, obj_block *b, bool block_done)
     }
     d->sums_done = 0;
     d->md5_done = 0;
+}
+
+static void small_round(obj_ctx *c)
+{
+    tarn_hash_job jobs[SMALL_STREAMS];
+    size_t n = 0;
+    for (tarn_link *l; n < SMALL_STREAMS && (l = tarn_list_pop(&c->md5_small)) != NULL; n++) {
+        obj_digest *d = TARN_CONTAINER_OF(l, obj_digest, small_link);
+        jobs[n] = (tarn_hash_job){.md5 = &d->md5, .sha256 = d->sha256, .p = d->small_p, .n = d->small_n};
+        d->small_n = 0;
+    }
+    c->md5_small_n -= n;
+    tarn_hash_many(jobs, n);
+}
+
+void obj_digest_small(obj_digest *d, const obj_block *b)
+{
+    obj_ctx *c = d->ctx;
+    TARN_ASSERT(d->jobs == 0);
+    grow_sums(d, b, true, false);
+    if (!d->want_md5 || d->md5_done == b->n) {
+        return;
+    }
+    d->small_p = b->data + d->md5_done;
+    d->small_n = b->n - d->md5_done;
+    tarn_list_push(&c->md5_small, &d->small_link);
+    c->md5_small_n++;
+    if (c->md5_small_n < SMALL_STREAMS && tarn_fiber_current()) {
+        tarn_fiber_yield(); /* comes back at once where no other fiber is ready */
+    }
+    if (d->small_n > 0) { /* nobody has done it meanwhile */
+        small_round(c);
+    }
+    TARN_ASSERT(d->small_n == 0);
 }

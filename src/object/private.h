@@ -298,9 +298,11 @@ struct obj_ctx {
     obj_fd *fd_buckets[OBJ_FD_BUCKETS];
     obj_seg *segs[TARN_SETS_MAX];
     tarn_fiber_lock seg_locks[TARN_SETS_MAX];
-    tarn_link md5_jobs; /* obj_md5_job, in the order they came */
-    size_t md5_streams; /* digests with at least one job waiting */
-    size_t md5_active;  /* uploads that hash and are not finished */
+    tarn_link md5_jobs;  /* obj_md5_job, in the order they came */
+    size_t md5_streams;  /* digests with at least one job waiting */
+    size_t md5_active;   /* uploads that hash and are not finished */
+    tarn_link md5_small; /* obj_digest, whole uploads that wait for company in this turn of the loop */
+    size_t md5_small_n;
 };
 /* The calling thread's. NULL when out of memory. */
 obj_ctx *obj_ctx_get(tarn_store *s);
@@ -355,11 +357,16 @@ typedef struct obj_digest {
     unsigned jobs;    /* blocks waiting in the context's queue */
     tarn_sum sums[3]; /* the requested checksum, CRC64NVME, SHA-256: those wanted */
     size_t sums_n;
-    size_t sums_done; /* bytes of the current block that are summed */
+    size_t sums_done;     /* bytes of the current block that are summed */
+    tarn_link small_link; /* in md5_small with these bytes */
+    const uint8_t *small_p;
+    size_t small_n;
 } obj_digest;
 tarn_err obj_digest_begin(obj_digest *d, obj_ctx *c, bool want_md5, const tarn_sum_kind *kinds, size_t kinds_n);
 /* The block has grown to b->n bytes. */
 void obj_digest_grow(obj_digest *d, obj_block *b, bool block_done);
+/* All of a small upload is in the block: hashed now, with others that are as far. May let the other fibers run first. */
+void obj_digest_small(obj_digest *d, const obj_block *b);
 void obj_digest_wait(obj_digest *d); /* hashes until no block of this stream waits */
 /* The drives work, and whoever asks waits for them: hashes what waits, where it is worth a round. */
 void obj_digest_ahead(obj_ctx *c);

@@ -354,7 +354,7 @@ static tarn_err flush_rest(tarn_put *p)
         }
     }
     if (p->blob.cls == OBJ_CLASS_INLINE) {
-        obj_digest_grow(&p->digest, p->cur, true);
+        obj_digest_small(&p->digest, p->cur);
         return TARN_OK;
     }
     if (p->flight_n == TARN_PUT_BLOCKS_MAX) {

@@ -169,6 +169,22 @@ static void continued_from_any_seed(void **state)
     }
 }
 
+/* Every length around the steps of both widths, in both, for both polynomials. */
+static void folding_wide_and_narrow(void **state)
+{
+    (void)state;
+    for (size_t n = 0; n <= 1200; n++) {
+        uint64_t seed = tarn_random_u64();
+        const uint8_t *p = text + n % 37;
+        uint64_t wide = tarn_crc64(seed, p, n);
+        assert_true(crc64nvme(seed, p, n) == crc64nvme_by_table(seed, p, n));
+        crc64_choose_narrow(true);
+        assert_true(crc64nvme(seed, p, n) == crc64nvme_by_table(seed, p, n));
+        assert_true(tarn_crc64(seed, p, n) == wide);
+        crc64_choose_narrow(false);
+    }
+}
+
 static const tarn_sum_kind crcs[] = {TARN_SUM_CRC32, TARN_SUM_CRC32C, TARN_SUM_CRC64NVME};
 
 static void combining(void **state)
@@ -242,6 +258,7 @@ int main(void)
         cmocka_unit_test(splits_make_no_difference),
         cmocka_unit_test(every_length_against_bits),
         cmocka_unit_test(continued_from_any_seed),
+        cmocka_unit_test(folding_wide_and_narrow),
         cmocka_unit_test(combining),
         cmocka_unit_test(combining_huge_lengths),
         cmocka_unit_test(out_of_memory),

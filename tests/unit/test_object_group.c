@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Group sync of a segment: uploads whose writes are on their way together are synced together; one whose write takes long
- * holds up no other for long; one that fails is not waited for.
+ * holds up no other for long; one that fails is not waited for. And small uploads that come together are hashed together.
  */
 #include "object_fixture.h"
 
@@ -138,6 +138,62 @@ static void failed_body(fx *f)
     check_all(f, u);
 }
 
+#define SMALL_UPLOADS 21 /* more than two rounds */
+
+typedef struct small_upload {
+    fx *f;
+    unsigned nth, *done;
+    uint8_t md5[TARN_MD5_BYTES], sha256[TARN_SHA256_BYTES];
+    tarn_err err;
+    tarn_put_result result;
+} small_upload;
+
+/* None, less than a block, blocks and some more, up to what is kept in the row. */
+static uint64_t small_bytes(unsigned nth)
+{
+    return nth * 401 % 8192;
+}
+
+static void small_upload_main(void *arg)
+{
+    small_upload *u = arg;
+    char key[] = {'s', (char)('a' + u->nth), '\0'};
+    tarn_put_spec spec = fx_spec(u->f, key, small_bytes(u->nth));
+    spec.expect_md5 = u->md5;
+    spec.expect_sha256 = u->nth % 3 == 0 ? NULL : u->sha256;
+    u->err = fx_put_spec(u->f, &spec, u->nth, small_bytes(u->nth), &u->result);
+    ++*u->done;
+}
+
+/* Each has its own digests, whatever company it had; the one that doesn't match is refused, and it alone. */
+static void small_body(fx *f)
+{
+    static small_upload u[SMALL_UPLOADS];
+    static uint8_t bytes[8192];
+    unsigned done = 0;
+    for (unsigned i = 0; i < SMALL_UPLOADS; i++) {
+        u[i] = (small_upload){.f = f, .nth = i, .done = &done};
+        for (size_t at = 0; at < small_bytes(i); at++) {
+            bytes[at] = fx_byte(i, at);
+        }
+        tarn_md5(bytes, small_bytes(i), u[i].md5);
+        tarn_sha256(bytes, small_bytes(i), u[i].sha256);
+        u[i].md5[0] ^= i == 7 ? 1 : 0;
+        u[i].sha256[31] ^= i == 13 ? 1 : 0;
+        assert_int_equal(tarn_fiber_spawn(tarn_loop_current(), small_upload_main, &u[i], "upload"), TARN_OK);
+    }
+    while (done < SMALL_UPLOADS) {
+        tarn_sleep_ms(1);
+    }
+    for (unsigned i = 0; i < SMALL_UPLOADS; i++) {
+        char key[] = {'s', (char)('a' + i), '\0'};
+        assert_int_equal(u[i].err, i == 7 ? TARN_E_BAD_DIGEST : i == 13 ? TARN_E_CONTENT_SHA256_MISMATCH : TARN_OK);
+        if (u[i].err == TARN_OK) {
+            fx_check(f, key, i, small_bytes(i));
+        }
+    }
+}
+
 static void run(void (*body)(fx *f))
 {
     fx f;
@@ -173,9 +229,15 @@ static void test_failed_write(void **state)
     run(failed_body);
 }
 
+static void test_small_uploads(void **state)
+{
+    (void)state;
+    run(small_body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_together), cmocka_unit_test(test_long_write),
-                                       cmocka_unit_test(test_failed_write)};
+                                       cmocka_unit_test(test_failed_write), cmocka_unit_test(test_small_uploads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
