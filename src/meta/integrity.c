@@ -38,6 +38,16 @@ tarn_err tarn_meta_copy_check(tarn_fs *fs, const char *dir, uint64_t *pages, uin
     return got < 0 ? tarn_err_from_errno((int)-got) : TARN_OK;
 }
 
+/* SQLite lists a page that memory was short for among its findings. */
+static bool short_of_memory(tarn_str text)
+{
+    static const char words[] = "error code=7"; /* SQLITE_NOMEM; codes of more digits are others */
+    ptrdiff_t at = tarn_str_find(text, tarn_str_of(words));
+    tarn_str rest = at < 0 ? TARN_STR("0") : tarn_str_sub(text, (size_t)at + sizeof(words) - 1, text.n);
+
+    return rest.n == 0 || rest.p[0] < '0' || rest.p[0] > '9';
+}
+
 tarn_err tarn_meta_integrity(tarn_meta *m, void (*say)(void *ctx, tarn_str problem), void *ctx, uint64_t *problems)
 {
     meta_conn *c = NULL;
@@ -53,6 +63,10 @@ tarn_err tarn_meta_integrity(tarn_meta *m, void (*say)(void *ctx, tarn_str probl
         tarn_str text = meta_col_str(&q, 0);
         if (tarn_str_eqc(text, "ok"))
             continue;
+        if (short_of_memory(text)) { /* it tells nothing of the database, nor does what follows from it */
+            err = TARN_E_NO_MEMORY;
+            break;
+        }
         *problems += 1;
         say(ctx, text);
     }

@@ -21,7 +21,7 @@ typedef struct fsck {
     tarn_arena *arena; /* of one record */
     tarn_str bucket;   /* whose namespaces are walked */
     uint64_t bucket_id;
-    tarn_err err; /* a table could not be looked at */
+    tarn_err err; /* of a callback: a table, or what refers to a record, could not be looked at */
 } fsck;
 
 void obj_say(const tarn_offline *to, const char *fmt, ...)
@@ -235,8 +235,9 @@ static bool check_record(void *ctx, obj_drive *d, const obj_record *r, const obj
 {
     fsck *f = ctx;
     bool live = true;
-    if (obj_record_referenced(f->s, &r->blob, f->arena, &live) != TARN_OK || live) {
-        return true;
+    f->err = obj_record_referenced(f->s, &r->blob, f->arena, &live);
+    if (f->err || live) {
+        return f->err == TARN_OK;
     }
     uint64_t bytes = trailer ? r->blob.head_bytes + obj_record_data_bytes(&r->blob) : r->blob.head_bytes;
     f->out->orphans++;
@@ -254,6 +255,7 @@ static tarn_err check_records(fsck *f)
         obj_scan_gaps gaps = {0};
         if (obj_drive_readable(&f->s->drives[i])) {
             err = obj_records_scan(f->s, &f->s->drives[i], check_record, f, &gaps);
+            err = err ? err : f->err;
         }
         if (gaps.headless + gaps.failed > 0) {
             obj_say(f->to, "drive %s: %llu files without a header, %llu that can't be read", f->s->drives[i].path,

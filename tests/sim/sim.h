@@ -281,7 +281,6 @@ void upkeep_finish(run *r, upkeep_work work, tarn_err err);   /* without a fault
 /* sim_nth.c */
 typedef struct nth_options {
     const char *only;  /* NULL: all scenarios */
-    bool all;          /* … those with known faults too */
     const char *fault; /* NULL: all kinds */
     uint64_t drives;   /* 0: one, and four */
     uint64_t call;     /* 0: not this call alone */

@@ -5,7 +5,7 @@
  *   tarn_sim run [--seconds N] [--seed S] [--runs N] [--ops N] [--drives N] [--jobs N] [--keep DIR] [--verbose]
  *   tarn_sim replay FILE... [--verbose]
  *   tarn_sim canaries [--runs N]
- *   tarn_sim nth [SCENARIO | --all] [--drives N] [--fault KIND [--call N]] [--sample N --seed S] [--jobs N]
+ *   tarn_sim nth [SCENARIO] [--drives N] [--fault KIND [--call N]] [--sample N --seed S] [--jobs N]
  *
  * Every run is a process of its own, so that a crash, a sanitizer's report and a hang are failures like any other. A failing
  * plan is shrunk (operations are left out while it still fails) and written to --keep as a regression file.
@@ -48,7 +48,7 @@ static void say(outcome *o, const char *why)
 typedef struct options {
     uint64_t seconds, seed, runs, ops, drives, jobs, sample, call;
     const char *keep, *fault;
-    bool verbose, all;
+    bool verbose;
 } options;
 
 void sim_limit_seconds(unsigned cpu_seconds)
@@ -341,10 +341,6 @@ static bool parse(int argc, char **argv, options *o, char **files, size_t *files
             o->verbose = true;
             continue;
         }
-        if (tarn_str_eqc(a, "--all")) {
-            o->all = true;
-            continue;
-        }
         if (!tarn_str_starts(a, "--")) {
             files[(*files_n)++] = argv[i];
             continue;
@@ -396,7 +392,6 @@ int main(int argc, char **argv)
             rc = canaries_main(&o);
         else if (tarn_str_eqc(what, "nth"))
             rc = nth_main(&(nth_options){.only = files_n > 0 ? files[0] : NULL,
-                                         .all = o.all,
                                          .fault = o.fault,
                                          .drives = o.drives,
                                          .call = o.call,
@@ -408,7 +403,7 @@ int main(int argc, char **argv)
         (void)fprintf(stderr,
                       "usage: tarn_sim run [--seconds N] [--seed S] [--runs N] [--ops N] [--drives N] [--jobs N] [--keep DIR] [--verbose]\n"
                       "       tarn_sim replay FILE... | canaries [--runs N]\n"
-                      "       tarn_sim nth [SCENARIO | --all] [--drives N] [--fault KIND [--call N]] [--sample N --seed S] [--jobs N]\n");
+                      "       tarn_sim nth [SCENARIO] [--drives N] [--fault KIND [--call N]] [--sample N --seed S] [--jobs N]\n");
     free(files);
     return rc;
 }

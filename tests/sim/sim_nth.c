@@ -43,8 +43,6 @@ typedef struct scenario {
     upkeep_work work;
     step_spec setup[SETUP_OPS_MAX];
     size_t setup_n;
-    bool redundant;      /* only where a drive may be lost */
-    bool by_name;        /* faults are known that are not mended yet: only with --all, or by its name */
     unsigned last_again; /* the last of them is done so many times more */
     step_spec op;
 } scenario;
@@ -122,8 +120,7 @@ static const scenario scenarios[] = {
                {OP_PUT, 1, 0, 1, SIZE_SEGMENT},
                {OP_PUT, 2, 0, 1, SIZE_FILE},
                {OP_TABLE_CREATE, 0, 0, 1, SIZE_ANY}},
-     .setup_n = 4,
-     .by_name = true},
+     .setup_n = 4},
     {.name = "rebuild-index",
      .act = ACT_UPKEEP,
      .work = UPKEEP_REBUILD,
@@ -131,9 +128,7 @@ static const scenario scenarios[] = {
                {OP_PUT, 1, 0, 1, SIZE_SEGMENT},
                {OP_PUT, 2, 0, 1, SIZE_FILE},
                {OP_TABLE_CREATE, 0, 0, 1, SIZE_ANY}},
-     .setup_n = 4,
-     .redundant = true,
-     .by_name = true},
+     .setup_n = 4},
 };
 
 typedef struct fault_spec {
@@ -516,8 +511,7 @@ static unsigned worker(const nth_options *o, atomic_size_t *next)
     unsigned failed = 0;
     for (size_t i = atomic_fetch_add(next, 1); i < n * TARN_ARRAY_LEN(drives); i = atomic_fetch_add(next, 1)) {
         const scenario *sc = &scenarios[n - 1 - i % n];
-        if ((o->only ? strcmp(o->only, sc->name) == 0 : o->all || !sc->by_name) && (o->drives == 0 || o->drives == drives[i / n]) &&
-            (!sc->redundant || drives[i / n] > 1))
+        if ((!o->only || strcmp(o->only, sc->name) == 0) && (o->drives == 0 || o->drives == drives[i / n]))
             failed += task(o, sc, drives[i / n]);
     }
     return failed;

@@ -143,12 +143,12 @@ static tarn_err do_fsck(run *r, bool faultless)
     return err;
 }
 
-static tarn_err do_rebuild(run *r, bool force)
+static tarn_err do_rebuild(run *r)
 {
     tarn_str reason = TARN_STR("");
     tarn_offline to = {.say = say_line, .arena = r->arena, .reason = &reason};
     tarn_store_options o = run_options(r);
-    tarn_rebuild_spec spec = {.force = force, .owner = TARN_STR("me")};
+    tarn_rebuild_spec spec = {.owner = TARN_STR("me")};
     tarn_rebuild_report out;
     return tarn_store_rebuild(&o, &spec, &to, &out);
 }
@@ -163,7 +163,7 @@ tarn_err upkeep_do(run *r, upkeep_work work, bool faultless)
     case UPKEEP_FSCK:
         return do_fsck(r, faultless);
     case UPKEEP_REBUILD:
-        return do_rebuild(r, false);
+        return do_rebuild(r);
     default:
         return TARN_OK;
     }
@@ -173,10 +173,12 @@ tarn_err upkeep_do(run *r, upkeep_work work, bool faultless)
 void upkeep_finish(run *r, upkeep_work work, tarn_err err)
 {
     const char *path = "";
+    tarn_str reason = TARN_STR("");
     if (!r->s && tarn_sim_open_files(r->sim, &path) > 0)
         run_fail(r, "files stayed open, %s for one", path);
-    if (work == UPKEEP_REBUILD && err) /* half of a database may be there */
-        err = do_rebuild(r, true);
+    /* After an error either all is there or the store does not open; then the operator tries again, without force. */
+    if (work == UPKEEP_REBUILD && err && run_try_open(r, &reason) != TARN_OK)
+        err = do_rebuild(r);
     else
         err = TARN_OK;
     if (err)
