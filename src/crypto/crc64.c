@@ -210,17 +210,17 @@ WIDE_TARGET static uint64_t by_wide_folding(const crc64_field *f, uint64_t reg, 
     _mm256_zeroupper(); /* what follows may be code without VEX */
     return finish(f, joined, p, n);
 }
-#endif
-
-void crc64_choose_narrow(bool narrow)
-{
-    atomic_store(&narrow_only, narrow);
-}
 
 static bool wide(size_t n)
 {
     TARN_ASSERT(pthread_once(&once, set_up) == 0);
     return n >= WIDE_BYTES_MIN && can_fold_wide && !atomic_load_explicit(&narrow_only, memory_order_relaxed);
+}
+#endif
+
+void crc64_choose_narrow(bool narrow)
+{
+    atomic_store(&narrow_only, narrow);
 }
 
 uint64_t crc64nvme_by_table(uint64_t crc, const void *p, size_t n)
