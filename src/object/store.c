@@ -204,7 +204,7 @@ typedef struct meta_dirs {
 static void on_meta_drive_failed(void *ctx, size_t dir_index, int errno_value)
 {
     tarn_store *s = ctx;
-    TARN_ASSERT(dir_index < s->drives_n);
+    TARN_ASSERT(dir_index < OBJ_DRIVES_MAX); /* copies that joined have numbers behind those of the start */
     obj_drive_error(s, &s->drives[s->meta_drives[dir_index]], "writing the metadata", errno_value);
 }
 

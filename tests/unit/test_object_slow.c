@@ -196,7 +196,8 @@ static void test_replaced_while_open(void **state)
 /* ------------------------------------------------------------------ full for a while */
 #define FULL_WAIT_MS 15000 /* the watch tries again after ten seconds at the most */
 
-static atomic_bool full_now, no_room;
+static bool joined_copy_breaks;
+static atomic_bool full_now, no_room, broken_now;
 static char full_meta[512];
 static atomic_bool is_full[HANDLES_MAX];
 static tarn_fs filling;
@@ -215,6 +216,9 @@ static int64_t filling_pwrite(tarn_fs *fs, int64_t handle, const void *buf, size
 {
     if (atomic_load(&full_now) && atomic_load(&is_full[handle])) {
         return -ENOSPC;
+    }
+    if (atomic_load(&broken_now) && atomic_load(&is_full[handle])) {
+        return -EIO;
     }
     return tarn_fs_posix()->pwrite(fs, handle, buf, n, off);
 }
@@ -256,24 +260,37 @@ static void full_body(fx *f)
     assert_int_equal(obj_drive_copy_again(f->s, d), TARN_OK);
     (void)fx_put(f, "with-room", 3, 1000, true);
     tarn_store_stop_background(f->s);
+    atomic_store(&broken_now, joined_copy_breaks);
+    if (joined_copy_breaks) {
+        (void)fx_put(f, "without-it", 4, 1000, true);
+        assert_int_equal(tarn_meta_copies_good(f->s->meta), 3);
+        assert_int_equal(atomic_load(&d->state), TARN_DRIVE_FAILED);
+        assert_false(obj_drive_lacks_copy(f->s, d));
+    }
+}
+
+static void full_for_a_while(fx *f)
+{
+    tarn_sb b;
+    fx_init(f, 4);
+    filling = *tarn_fs_posix();
+    filling.open = filling_open;
+    filling.pwrite = filling_pwrite;
+    filling.space = filling_space;
+    f->fs = &filling;
+    tarn_sb_init_fixed(&b, full_meta, sizeof full_meta);
+    tarn_sb_fmt(&b, "%s/tarn/meta/", f->drives[1]);
+    fx_open(f);
+    assert_true(fx_on_loop(TARN_IO_THREADS, full_body, f));
+    fx_close(f);
 }
 
 static void test_full_for_a_while(void **state)
 {
     fx f;
-    tarn_sb b;
     (void)state;
-    fx_init(&f, 4);
-    filling = *tarn_fs_posix();
-    filling.open = filling_open;
-    filling.pwrite = filling_pwrite;
-    filling.space = filling_space;
-    f.fs = &filling;
-    tarn_sb_init_fixed(&b, full_meta, sizeof full_meta);
-    tarn_sb_fmt(&b, "%s/tarn/meta/", f.drives[1]);
-    fx_open(&f);
-    assert_true(fx_on_loop(TARN_IO_THREADS, full_body, &f));
-    fx_close(&f);
+    joined_copy_breaks = false;
+    full_for_a_while(&f);
     for (size_t i = 0; i < 4; i++) { /* its copy is the first one that is left, and has it all */
         if (i % 2 == 0) {
             fx_rm(fx_fmt("%s/tarn/meta", f.drives[i]));
@@ -287,9 +304,23 @@ static void test_full_for_a_while(void **state)
     fx_end(&f);
 }
 
+/* The copy that joined is one like the others: when it breaks, the drive goes out and nothing else. */
+static void test_a_joined_copy_breaks(void **state)
+{
+    fx f;
+    (void)state;
+    joined_copy_breaks = true;
+    full_for_a_while(&f);
+    atomic_store(&broken_now, false);
+    fx_open(&f);
+    fx_reload_bucket(&f, "bucket");
+    fx_check(&f, "without-it", 4, 1000);
+    fx_end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_slow_drive), cmocka_unit_test(test_replaced_while_open),
-                                       cmocka_unit_test(test_full_for_a_while)};
+                                       cmocka_unit_test(test_full_for_a_while), cmocka_unit_test(test_a_joined_copy_breaks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
