@@ -19,6 +19,7 @@
  *
  * Thread: the one that opens the store, before any other.
  */
+#include "frames.h"
 #include "page.h"
 #include "vfs.h"
 #include "wal.h"
@@ -201,6 +202,17 @@ static meta_wal_copies logs_of(const meta_mirror *v, const meta_copy *first)
     return logs;
 }
 
+/* Does a copy say that all of this log is in the databases? It may have been left behind by a power cut. */
+static bool log_is_over(const meta_mirror *v, const meta_wal_extent *log)
+{
+    for (size_t i = 0; log->valid && i < v->n; i++) {
+        const meta_copy *c = &v->copies[i];
+        if (trusted(v, c) && c->gen.log_over == meta_log_id(log->header))
+            return true;
+    }
+    return false;
+}
+
 /* The copy to go on from: of those with the highest generation the one with the newest log. */
 static tarn_err choose(meta_mirror *v, choice *out)
 {
@@ -221,6 +233,8 @@ static tarn_err choose(meta_mirror *v, choice *out)
             tarn_logf(TARN_LOG_WARN, "metadata log read again", "%s: %llu frames did not come rightly", c->dir,
                       (unsigned long long)out->wal[i].amiss);
         out->scanned[i] = true;
+        if (log_is_over(v, &out->wal[i]))
+            out->wal[i] = (meta_wal_extent){0}; /* as if there were none */
         if (!any || wal_better(&out->wal[i], &out->wal[out->from]))
             out->from = i;
         any = true;
@@ -378,6 +392,7 @@ static int copy_rebuild(meta_mirror *v, const meta_copy *from, meta_copy *to, bo
     to->gen.generation = v->generation;
     to->gen.copies_n = v->record_copies;
     to->gen.write_quorum = v->record_quorum;
+    to->gen.log_over = 0;
     memcpy(to->gen.deployment, v->deployment, META_DEPLOYMENT_BYTES);
     int e = meta_gen_write(to->gen_file, &to->gen);
     return e == 0 ? database_copy(v, from, to, 0, from->db_bytes, from_failed) : e;

@@ -94,6 +94,20 @@ void meta_frames_note_header(meta_frames *f, const void *header)
     atomic_store_explicit(&f->header, NOTED | tarn_crc32c(0, header, META_WAL_HEADER_BYTES), memory_order_release);
 }
 
+uint32_t meta_log_id(const void *header)
+{
+    uint32_t sum = tarn_crc32c(0, header, META_WAL_HEADER_BYTES);
+
+    return sum == 0 ? 1 : sum;
+}
+
+uint32_t meta_frames_log_id(const meta_frames *f)
+{
+    unsigned long long known = atomic_load_explicit(&f->header, memory_order_acquire);
+
+    return known == 0 ? 0 : (uint32_t)known == 0 ? 1 : (uint32_t)known;
+}
+
 bool meta_frames_right(const meta_frames *f, const void *p, size_t n, uint64_t off)
 {
     const uint8_t *page = p, *header = NULL;

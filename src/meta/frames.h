@@ -26,6 +26,9 @@ bool meta_frames_note(meta_frames *f, const void *p, size_t n, uint64_t off);
 /* A frame with its header, at off, as it was found in the log; the log's own header. */
 bool meta_frames_note_whole(meta_frames *f, const void *frame, size_t n, uint64_t off);
 void meta_frames_note_header(meta_frames *f, const void *header);
+/* Which log it is, by its header: never 0. And that of the log whose header was noted last; 0: none was. */
+uint32_t meta_log_id(const void *header);
+uint32_t meta_frames_log_id(const meta_frames *f);
 /* Are these the bytes that were written there? What was never noted, or is not the page of a frame, passes. Any thread. */
 bool meta_frames_right(const meta_frames *f, const void *p, size_t n, uint64_t off);
 void meta_frames_free(meta_frames *f);

@@ -33,7 +33,7 @@ static bool record_unpack(const uint8_t rec[GEN_RECORD_BYTES], meta_gen *out)
     g.counter = tarn_rd_le64(&r);
     g.copies_n = tarn_rd_le32(&r);
     g.write_quorum = tarn_rd_le32(&r);
-    (void)tarn_rd_le32(&r); /* reserved */
+    g.log_over = tarn_rd_le32(&r);
     uint32_t crc = tarn_rd_le32(&r);
     if (r.failed || memcmp(magic.p, GEN_MAGIC, sizeof(GEN_MAGIC)) != 0 || version != GEN_VERSION)
         return false;
@@ -92,7 +92,7 @@ int meta_gen_write(tarn_file *f, meta_gen *g)
     tarn_sb_le64(&b, g->counter);
     tarn_sb_le32(&b, g->copies_n);
     tarn_sb_le32(&b, g->write_quorum);
-    tarn_sb_le32(&b, 0);
+    tarn_sb_le32(&b, g->log_over);
     TARN_ASSERT(!b.failed && b.n == GEN_CRC_OFFSET);
     tarn_sb_le32(&b, tarn_crc32c(0, mem, GEN_CRC_OFFSET));
     TARN_ASSERT(!b.failed);

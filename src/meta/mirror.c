@@ -243,6 +243,7 @@ int meta_mirror_mark(meta_mirror *v, meta_gen_state state, bool next)
 {
     bool again = true, clean = state == META_GEN_CLEAN;
 
+    v->state = state;
     if (v->unfinished && (state == META_GEN_DIRTY || state == META_GEN_CLEAN))
         state = META_GEN_UNFINISHED;
     while (again && !atomic_load(&v->quorum_lost)) {
@@ -257,6 +258,7 @@ int meta_mirror_mark(meta_mirror *v, meta_gen_state state, bool next)
             c->gen.generation = v->generation;
             c->gen.copies_n = v->record_copies;
             c->gen.write_quorum = v->record_quorum;
+            c->gen.log_over = v->log_over;
             __builtin_memcpy(c->gen.deployment, v->deployment, META_DEPLOYMENT_BYTES);
             /* CLEAN says that the log is empty: its truncation may not be undone by a power cut after that. */
             int e = clean ? v->fs->sync(v->fs, tarn_file_handle(c->files[META_WAL]), true) : 0;

@@ -27,6 +27,7 @@
 #include "frames.h"
 #include "page.h"
 #include "shm.h"
+#include "wal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -209,6 +210,22 @@ static int sync_settle(meta_vfs *v)
     return meta_mirror_sync_end(&v->mirror) == 0 ? SQLITE_OK : SQLITE_IOERR_FSYNC;
 }
 
+/*
+ * Before the log starts over, which it does when all its pages are in the databases: that is written down on all copies. A power
+ * cut may leave the old log on one of them, and if that one is damaged, what is right of it would be played over the newer
+ * database. (SQLite has left the old log for good when it comes here, whether or not the write that follows succeeds.)
+ */
+static int log_over(meta_vfs *v, uint32_t next)
+{
+    uint32_t id = meta_frames_log_id(&v->frames);
+
+    id = id == next ? 0 : id; /* of the same name by chance */
+    if (id == v->mirror.log_over)
+        return SQLITE_OK;
+    v->mirror.log_over = id;
+    return meta_mirror_mark(&v->mirror, v->mirror.state, false) == 0 ? SQLITE_OK : SQLITE_IOERR_WRITE;
+}
+
 static int file_write(sqlite3_file *file, const void *p, int n, sqlite3_int64 off)
 {
     open_file *o = of(file);
@@ -220,6 +237,8 @@ static int file_write(sqlite3_file *file, const void *p, int n, sqlite3_int64 of
     if (rc == SQLITE_OK && f->which == META_WAL) {
         if (at == 0) /* the log starts over */
             rc = sync_settle(o->v);
+        if (rc == SQLITE_OK && at == 0)
+            rc = log_over(o->v, n == META_WAL_HEADER_BYTES ? meta_log_id(p) : 0);
         if (rc == SQLITE_OK)
             rc = wal_write(o->v, f, p, (size_t)n, at);
     } else if (rc == SQLITE_OK) {
@@ -280,6 +299,8 @@ static int file_truncate(sqlite3_file *file, sqlite3_int64 size)
     int rc = f->failed != SQLITE_OK ? f->failed : flush(o->v, f, false);
     if (rc == SQLITE_OK && f->which == META_WAL)
         rc = sync_settle(o->v);
+    if (rc == SQLITE_OK && f->which == META_WAL && size == 0 && atomic_load(&f->size) > 0)
+        rc = log_over(o->v, 0);
     if (rc == SQLITE_OK && (atomic_load(&f->size) != (uint64_t)size || f->filled > (uint64_t)size))
         rc = truncate_run(o->v, f, &job);
     if (rc == SQLITE_OK) {

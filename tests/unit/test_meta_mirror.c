@@ -606,6 +606,51 @@ static void rot_frame(store *t, const char *path, uint64_t frame)
     f->durable[at] ^= 1;
 }
 
+/* A power cut that undoes the log's start over on one drive, whose old log is damaged: what is right of it would undo what the
+ * databases have. */
+static void old_log_left_behind(size_t drives)
+{
+    store *t = store_new(drives, drives / 2 + 1, 160 + drives);
+
+    store_open(t);
+    write_some(t, 100);
+    sim_file *f = sim_find(t->s, "/0/" META_VFS_WAL_NAME);
+    size_t n = f->durable_n;
+    uint8_t *old = malloc(n);
+    assert_non_null(old);
+    memcpy(old, f->durable, n);
+    assert_int_equal(tarn_meta_checkpoint(t->m), TARN_OK);
+    t->s->off = true;
+    store_close(t);
+    sim_power_on(t->s);
+    t->failed_n = 0;
+    f->now = realloc(f->now, n);
+    f->durable = realloc(f->durable, n);
+    assert_true(f->now != NULL && f->durable != NULL);
+    memcpy(f->now, old, n);
+    memcpy(f->durable, old, n);
+    f->now_n = f->durable_n = n;
+    free(old);
+    rot_frame(t, "/0/" META_VFS_WAL_NAME, 7);
+    store_open(t);
+    assert_int_equal(t->failed_n, 0);
+    pairs_check(t);
+    write_some(t, 10);
+    pairs_check(t);
+    integrity_check(t);
+    store_close(t);
+    for (size_t i = 1; i < drives; i++)
+        copies_equal(t, 0, i);
+    store_free(t);
+}
+
+static void test_an_old_log_is_left_behind(void **state)
+{
+    (void)state;
+    for (size_t drives = 1; drives <= 3; drives++)
+        old_log_left_behind(drives);
+}
+
 /* Each copy has lost another piece of the log: together they have all of it. */
 static void test_logs_complete_each_other(void **state)
 {
@@ -963,6 +1008,7 @@ int main(void)
         cmocka_unit_test(test_log_rots_in_use),
         cmocka_unit_test(test_database_is_cut),
         cmocka_unit_test(test_cut_of_the_log_is_synced),
+        cmocka_unit_test(test_an_old_log_is_left_behind),
         cmocka_unit_test(test_log_is_cut_in_use),
         cmocka_unit_test(test_read_errors_fail_over),
         cmocka_unit_test(test_bad_reads_at_start),
