@@ -118,28 +118,72 @@ static bool content_usable(const meta_mirror *v, const meta_copy *c)
            (c->gen.state == META_GEN_DIRTY || c->gen.state == META_GEN_CLEAN || (c->gen.state == META_GEN_UNFINISHED && v->unfinished));
 }
 
+static bool of_deployment(const meta_copy *c, const uint8_t deployment[META_DEPLOYMENT_BYTES])
+{
+    return memcmp(c->gen.deployment, deployment, META_DEPLOYMENT_BYTES) == 0;
+}
+
 /* Has it everything that was acknowledged? */
 static bool trusted(const meta_mirror *v, const meta_copy *c)
 {
-    return content_usable(v, c) && c->gen.generation == v->generation;
+    return content_usable(v, c) && c->gen.generation == v->generation && of_deployment(c, v->deployment);
 }
 
-/* The highest record among copies that are, or were, in use. *mixed: there are some of another deployment. */
-static const meta_gen *record_top(const meta_mirror *v, bool *mixed)
-{
-    const meta_gen *top = NULL;
+/* Copies of one deployment of the metadata. */
+typedef struct kin {
+    const meta_gen *top; /* the highest record among those that are, or were, in use; NULL: none */
+    size_t seen;         /* copies that vouch for the highest generation, whatever their own state: see fact 2 */
+    bool enough;
+} kin;
 
-    *mixed = false;
+static kin kin_of(const meta_mirror *v, const uint8_t deployment[META_DEPLOYMENT_BYTES])
+{
+    kin k = {0};
+
     for (size_t i = 0; i < v->n; i++) {
         const meta_copy *c = &v->copies[i];
-        if (!atomic_load(&c->good) || c->gen.state == META_GEN_NONE || c->gen.state == META_GEN_CREATING)
+        if (!atomic_load(&c->good) || c->gen.state == META_GEN_NONE || !of_deployment(c, deployment))
             continue;
-        if (top != NULL && memcmp(top->deployment, c->gen.deployment, META_DEPLOYMENT_BYTES) != 0)
-            *mixed = true;
-        if (top == NULL || c->gen.generation > top->generation)
-            top = &c->gen;
+        k.seen++;
+        if (c->gen.state != META_GEN_CREATING && (k.top == NULL || c->gen.generation > k.top->generation))
+            k.top = &c->gen;
     }
-    return top;
+    k.enough = k.top != NULL && k.seen + k.top->write_quorum > k.top->copies_n;
+    return k;
+}
+
+/* Is there a copy of the same deployment before this one? */
+static bool met_before(const meta_mirror *v, size_t index)
+{
+    for (size_t i = 0; i < index; i++) {
+        const meta_copy *c = &v->copies[i];
+        if (atomic_load(&c->good) && c->gen.state != META_GEN_NONE && of_deployment(c, v->copies[index].gen.deployment))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * The deployment that counts. Two of them meet when the index was made again without a drive that comes back: what that has is of
+ * before. So one that has enough copies, and more than half of those that are here, counts, if no other has enough. *mixed: nobody
+ * can say which.
+ */
+static kin kin_choose(const meta_mirror *v, bool *mixed)
+{
+    kin best = {0};
+    size_t kinds = 0, enough = 0;
+
+    for (size_t i = 0; i < v->n; i++) {
+        kin k = kin_of(v, v->copies[i].gen.deployment);
+        if (k.top == NULL || met_before(v, i))
+            continue;
+        kinds++;
+        enough += k.enough ? 1 : 0;
+        if (best.top == NULL || k.seen > best.seen)
+            best = k;
+    }
+    *mixed = kinds > 1 && (enough != 1 || !best.enough || 2 * best.seen <= v->n);
+    return best;
 }
 
 /* Is the newest content that of a rebuilding that did not come to its end? A copy whose record has been finished is newer. */
@@ -151,7 +195,8 @@ static bool left_unfinished(const meta_mirror *v)
         const meta_copy *c = &v->copies[i];
         if (trusted(v, c))
             return false;
-        left = left || (atomic_load(&c->good) && c->gen.state == META_GEN_UNFINISHED && c->gen.generation == v->generation);
+        left = left || (atomic_load(&c->good) && c->gen.state == META_GEN_UNFINISHED && c->gen.generation == v->generation &&
+                        of_deployment(c, v->deployment));
     }
     return left;
 }
@@ -160,22 +205,16 @@ static bool left_unfinished(const meta_mirror *v)
 static tarn_err records_judge(meta_mirror *v)
 {
     bool mixed;
-    size_t seen = 0; /* copies that vouch for the highest generation, whatever their own state: see fact 2 */
-    const meta_gen *top = record_top(v, &mixed);
+    kin k = kin_choose(v, &mixed);
+    const meta_gen *top = k.top;
 
     TARN_ASSERT(top != NULL);
     if (mixed) {
         tarn_log(TARN_LOG_ERROR, "metadata copies of different deployments", NULL);
         return TARN_E_FORMAT;
     }
-    for (size_t i = 0; i < v->n; i++) {
-        const meta_copy *c = &v->copies[i];
-        if (atomic_load(&c->good) && c->gen.state != META_GEN_NONE &&
-            memcmp(top->deployment, c->gen.deployment, META_DEPLOYMENT_BYTES) == 0)
-            seen++;
-    }
-    if (seen + top->write_quorum <= top->copies_n) {
-        tarn_logf(TARN_LOG_ERROR, "too few metadata copies", "%zu of %u can be read, %u are needed", seen, top->copies_n,
+    if (!k.enough) {
+        tarn_logf(TARN_LOG_ERROR, "too few metadata copies", "%zu of %u can be read, %u are needed", k.seen, top->copies_n,
                   top->copies_n - top->write_quorum + 1);
         return TARN_E_QUORUM_READ;
     }
@@ -217,6 +256,7 @@ static bool log_is_over(const meta_mirror *v, const meta_wal_extent *log)
 static tarn_err choose(meta_mirror *v, choice *out)
 {
     bool any = false;
+    int unread = 0;
 
     *out = (choice){0};
     for (size_t i = 0; i < v->n; i++) {
@@ -227,6 +267,7 @@ static tarn_err choose(meta_mirror *v, choice *out)
         int e = meta_wal_scan(&logs, &out->wal[i]);
         if (e != 0) {
             tarn_log(TARN_LOG_ERROR, "metadata log cannot be read", "folder", c->dir, "error", strerrordesc_np(-e), NULL);
+            unread = e;
             continue;
         }
         if (out->wal[i].amiss > 0)
@@ -239,7 +280,8 @@ static tarn_err choose(meta_mirror *v, choice *out)
             out->from = i;
         any = true;
     }
-    return any ? TARN_OK : TARN_E_QUORUM_READ;
+    /* What cannot be read is not lost: nobody shall make a new one for that. */
+    return any ? TARN_OK : unread != 0 ? tarn_err_from_errno(-unread) : TARN_E_QUORUM_READ;
 }
 
 /* ------------------------------------------------------------------ bringing copies up */

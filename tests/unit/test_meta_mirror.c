@@ -748,6 +748,63 @@ static void test_other_deployment(void **state)
     store_free(t);
 }
 
+/* All copies were lost but those of drives that were away, the database was made again on the first `made` ones, and the others come back.
+ */
+static store *made_again(size_t drives, size_t quorum, size_t made, size_t made_quorum)
+{
+    store *t = store_new(drives, quorum, 170);
+
+    for (int i = 0; i < 3; i++) { /* of a higher generation than the new one gets */
+        store_open(t);
+        write_some(t, 20);
+        store_close(t);
+    }
+    for (size_t i = 0; i < made; i++)
+        sim_blank(t->s, i);
+    memset(t->acked, 0, sizeof t->acked);
+    memset(t->tried, 0, sizeof t->tried);
+    t->opt.dirs_n = made;
+    t->opt.write_quorum = made_quorum;
+    store_open(t);
+    write_some(t, 30);
+    store_close(t);
+    t->opt.dirs_n = drives;
+    t->opt.write_quorum = quorum;
+    return t;
+}
+
+static void test_a_drive_comes_back_after_the_index_was_made_again(void **state)
+{
+    (void)state;
+    for (size_t drives = 3; drives <= 4; drives++) {
+        store *t = made_again(drives, drives / 2 + 1, drives - 1, drives / 2 + 1);
+        store_open(t);
+        assert_int_equal(t->failed_n, 0);
+        assert_true(tarn_meta_copy_behind(t->m, drives - 1));
+        assert_int_equal(tarn_meta_copies_good(t->m), drives);
+        pairs_check(t);
+        write_some(t, 10);
+        pairs_check(t);
+        integrity_check(t);
+        store_close(t);
+        copies_equal(t, 0, drives - 1);
+        store_free(t);
+    }
+}
+
+/* Half and half, or too few of either: nobody can say which counts. */
+static void test_two_deployments_that_may_both_count(void **state)
+{
+    static const size_t cases[][4] = {{4, 3, 2, 2}, {2, 1, 1, 1}, {2, 2, 1, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < TARN_ARRAY_LEN(cases); i++) {
+        store *t = made_again(cases[i][0], cases[i][1], cases[i][2], cases[i][3]);
+        assert_int_equal(tarn_meta_open(&t->opt, &t->m), TARN_E_FORMAT);
+        store_free(t);
+    }
+}
+
 static void test_database_without_record(void **state)
 {
     store *t = store_new(1, 1, 15);
@@ -1017,6 +1074,8 @@ int main(void)
         cmocka_unit_test(test_join_refuses_a_short_log),
         cmocka_unit_test(test_in_use),
         cmocka_unit_test(test_other_deployment),
+        cmocka_unit_test(test_a_drive_comes_back_after_the_index_was_made_again),
+        cmocka_unit_test(test_two_deployments_that_may_both_count),
         cmocka_unit_test(test_database_without_record),
         cmocka_unit_test(test_newer_schema),
         cmocka_unit_test(test_copy_that_is_often_wrong_is_asked_last),

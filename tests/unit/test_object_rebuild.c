@@ -498,6 +498,31 @@ static void unread_database_is_not_lost(void **state)
     world_end(&w);
 }
 
+/* Nor because one of its files can't be read for good: who wants it made again has to say so. */
+static void database_that_stays_unread_is_not_lost(void **state)
+{
+    static const char *const files[] = {"tarn.db-wal", "tarn.gen", "/meta/"};
+    (void)state;
+    for (size_t k = 0; k < TARN_ARRAY_LEN(files); k++) {
+        world w;
+        world_init(&w, 1);
+        fill(&w, false);
+        assert_int_equal(try_open(&w), TARN_OK);
+        fx_reload_bucket(&w.f, "bucket");
+        (void)fx_put(&w.f, "in-the-log", 4, 100, true);
+        tarn_sim_cut_now(w.sim);
+        fx_close(&w.f);
+        tarn_sim_power_on(w.sim);
+        fault(&w, 0, TARN_SIM_READ_FAILS, files[k]);
+        tarn_err err = rebuild(&w, false);
+        if (err == TARN_OK || !says(w.reason, "nothing was changed"))
+            fail_msg("%s: %s, %.*s", files[k], tarn_err_get(err)->name, TARN_STR_ARG(w.reason));
+        fault(&w, 0, 0, NULL);
+        check(&w, true);
+        world_end(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(failed_call_makes_no_empty_database),
@@ -511,6 +536,7 @@ int main(void)
                                        cmocka_unit_test(unread_data_is_named),
                                        cmocka_unit_test(half_of_an_index_is_not_opened),
                                        cmocka_unit_test(attempts_do_not_fill_the_drive),
-                                       cmocka_unit_test(unread_database_is_not_lost)};
+                                       cmocka_unit_test(unread_database_is_not_lost),
+                                       cmocka_unit_test(database_that_stays_unread_is_not_lost)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
