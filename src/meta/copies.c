@@ -174,8 +174,9 @@ static kin kin_choose(const meta_mirror *v, bool *mixed)
     size_t kinds = 0, enough = 0;
 
     for (size_t i = 0; i < v->n; i++) {
-        kin k = kin_of(v, v->copies[i].gen.deployment);
-        if (k.top == NULL || met_before(v, i))
+        const meta_copy *c = &v->copies[i];
+        kin k = kin_of(v, c->gen.deployment);
+        if (!atomic_load(&c->good) || c->gen.state == META_GEN_NONE || k.top == NULL || met_before(v, i))
             continue;
         kinds++;
         enough += k.enough ? 1 : 0;

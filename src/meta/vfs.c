@@ -121,6 +121,22 @@ static void wal_runs(shared_file *f, size_t n)
     f->filled = fill_to;
 }
 
+/*
+ * The drives are full, and SQLite takes the transaction back. On some of them it may be there whole: on one that has room, or where only
+ * the zeroes behind it found none. The next start would find it there, after everybody has seen that it was not done: so the log
+ * ends before it, durably. A copy where that fails is out.
+ */
+static void wal_take_back(meta_vfs *v, shared_file *f, uint64_t off)
+{
+    meta_job job = {.which = META_WAL, .truncate = true, .off = off, .sync = true};
+
+    (void)meta_mirror_run(&v->mirror, &job);
+    if (f->filled > off)
+        f->filled = off;
+    if (atomic_load(&f->size) > off)
+        atomic_store(&f->size, off);
+}
+
 /* With the lock. Writes what is collected, and syncs in the same step when asked to. */
 static int flush(meta_vfs *v, shared_file *f, bool sync)
 {
@@ -134,6 +150,8 @@ static int flush(meta_vfs *v, shared_file *f, bool sync)
     job.runs = f->runs;
     job.runs_n = f->runs_n;
     int e = meta_mirror_run(&v->mirror, &job);
+    if (e == -ENOSPC && f->which == META_WAL && n > 0)
+        wal_take_back(v, f, atomic_load(&f->buf_off));
     atomic_store(&f->buf_n, 0);
     f->runs_n = 0;
     f->unsynced = !sync || e != 0;
@@ -147,7 +165,12 @@ static int write_through(meta_vfs *v, shared_file *f, const void *p, size_t n, u
     int rc = flush(v, f, false);
 
     f->unsynced = true;
-    return rc != SQLITE_OK ? rc : write_rc(meta_mirror_run(&v->mirror, &job));
+    if (rc != SQLITE_OK)
+        return rc;
+    int e = meta_mirror_run(&v->mirror, &job);
+    if (e == -ENOSPC && f->which == META_WAL)
+        wal_take_back(v, f, off);
+    return write_rc(e);
 }
 
 static int wal_write(meta_vfs *v, shared_file *f, const void *p, size_t n, uint64_t off)

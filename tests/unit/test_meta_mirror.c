@@ -350,6 +350,48 @@ static void test_full_drive_among_others(void **state)
     store_free(t);
 }
 
+/* What found no room on the drives that are needed may be whole on another one: once it was seen that it was not done, no start may do it.
+ */
+static void no_room_does_not_come_back(size_t drives, uint64_t seed)
+{
+    store *t = store_new(drives, drives, seed);
+    tarn_err err = TARN_OK;
+
+    store_open(t);
+    write_some(t, 10);
+    uint64_t end = sim_find(t->s, "/0/" META_VFS_WAL_NAME)->now_n;
+    for (size_t i = 1; i < drives; i++)
+        t->s->drives[i].full_above_bytes = end;
+    if (drives == 1) /* the frames find room, the zeroes behind them don't */
+        t->s->drives[0].full_above_bytes = end + 64 * 1024;
+    for (uint64_t i = 0; i < 2000 && err == TARN_OK; i++)
+        err = pair_write(t, i % KEYS);
+    assert_int_equal(err, TARN_E_DISK_FULL);
+    assert_int_equal(t->failed_n, 0);
+    pairs_check(t); /* as it is seen now it stays */
+    t->s->off = true;
+    store_close(t);
+    sim_power_on(t->s);
+    t->failed_n = 0;
+    for (size_t i = 0; i < drives; i++)
+        t->s->drives[i].full_above_bytes = 0;
+    store_open(t);
+    pairs_check(t);
+    write_some(t, 20);
+    pairs_check(t);
+    integrity_check(t);
+    store_free(t);
+}
+
+static void test_no_room_does_not_come_back(void **state)
+{
+    (void)state;
+    for (size_t drives = 1; drives <= 3; drives++) {
+        for (uint64_t seed = 180; seed < 184; seed++)
+            no_room_does_not_come_back(drives, seed);
+    }
+}
+
 /* Wrong bytes of one drive are noticed by the checksum of the page and read from another. */
 static void test_rotten_page(void **state)
 {
@@ -793,6 +835,27 @@ static void test_a_drive_comes_back_after_the_index_was_made_again(void **state)
 }
 
 /* Half and half, or too few of either: nobody can say which counts. */
+/* A copy that can't be written at the start is no other deployment. */
+static void test_a_copy_that_breaks_at_the_start(void **state)
+{
+    (void)state;
+    for (size_t bad = 0; bad < 3; bad++) {
+        store *t = store_new(3, 2, 190);
+        store_open(t);
+        write_some(t, 20);
+        t->s->off = true;
+        store_close(t);
+        sim_power_on(t->s);
+        t->failed_n = 0;
+        t->s->drives[bad].sync_errno = EIO;
+        store_open(t);
+        assert_int_equal(t->failed_n, 1);
+        assert_int_equal(t->failed_last, bad);
+        pairs_check(t);
+        store_free(t);
+    }
+}
+
 static void test_two_deployments_that_may_both_count(void **state)
 {
     static const size_t cases[][4] = {{4, 3, 2, 2}, {2, 1, 1, 1}, {2, 2, 1, 1}};
@@ -1059,6 +1122,7 @@ int main(void)
         cmocka_unit_test(test_quorum_lost),
         cmocka_unit_test(test_full_drive),
         cmocka_unit_test(test_full_drive_among_others),
+        cmocka_unit_test(test_no_room_does_not_come_back),
         cmocka_unit_test(test_rotten_page),
         cmocka_unit_test(test_misdirected_page),
         cmocka_unit_test(test_rotten_log),
@@ -1075,6 +1139,7 @@ int main(void)
         cmocka_unit_test(test_in_use),
         cmocka_unit_test(test_other_deployment),
         cmocka_unit_test(test_a_drive_comes_back_after_the_index_was_made_again),
+        cmocka_unit_test(test_a_copy_that_breaks_at_the_start),
         cmocka_unit_test(test_two_deployments_that_may_both_count),
         cmocka_unit_test(test_database_without_record),
         cmocka_unit_test(test_newer_schema),
