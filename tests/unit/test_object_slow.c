@@ -293,7 +293,9 @@ static void test_full_for_a_while(void **state)
     full_for_a_while(&f);
     for (size_t i = 0; i < 4; i++) { /* its copy is the first one that is left, and has it all */
         if (i % 2 == 0) {
-            fx_rm(fx_fmt("%s/tarn/meta", f.drives[i]));
+            char *meta = fx_fmt("%s/tarn/meta", f.drives[i]);
+            fx_rm(meta);
+            tarn_free(meta);
         }
     }
     fx_open(&f);
