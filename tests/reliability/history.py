@@ -19,7 +19,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "wire"))
-from linear import FOREVER, Op, around, check, key_model, stale_reads, table_model  # noqa: E402
+from linear import FOREVER, Op, Undecided, around, check, key_model, stale_reads, table_model  # noqa: E402
 from tarnwire import Client, Daemon, Failed, case, eq, main, true  # noqa: E402
 
 SIZES = (20, 3000, 17_000, 60_000, 1_100_000, 4_200_000)  # in the row, in segments, in files of their own
@@ -221,6 +221,17 @@ def wrote(op):
     return op.arg[1] if isinstance(op.arg, tuple) else op.arg
 
 
+SPOILT_STEPS_MAX = 2_000_000
+
+
+def rejected(bad, model):
+    """None: it can't be told in that time. To reject takes trying everything; of spoilt copies it is enough that some are."""
+    try:
+        return not check(bad, model, steps_max=SPOILT_STEPS_MAX)[0]
+    except Undecided:
+        return None
+
+
 def judge(histories):
     ops = unknown = conflicts = conditional = canaries = 0
     for what in sorted(histories):
@@ -234,12 +245,11 @@ def judge(histories):
         true(words.count("ok") > 3, f"{what}: conditions were met {words.count('ok')} times")
         ops, unknown = ops + len(h), unknown + sum(not o.known() for o in h)
         conflicts, conditional = conflicts + words.count("conflict"), conditional + len(words)
-        spoilt = list(itertools.islice(stale_reads(h, "load" if model is table_model else "get", wrote), 0, 400, 40))
-        for bad in spoilt:
-            eq(check(bad, model)[0], False, f"a stale read put into the history of {what}")
-        canaries += len(spoilt)
-        print(f"# {what}: {len(h)} operations, {words.count('ok')} of {len(words)} conditions met, {len(spoilt)} spoilt copies rejected, {time.monotonic() - began:.1f} s",
-              flush=True)
+        told = [rejected(bad, model) for bad in itertools.islice(stale_reads(h, "load" if model is table_model else "get", wrote), 0, 400, 40)]
+        true(False not in told, f"a stale read put into the history of {what} is accepted")
+        canaries += told.count(True)
+        print(f"# {what}: {len(h)} operations, {words.count('ok')} of {len(words)} conditions met, {told.count(True)} of {len(told)} spoilt copies rejected, "
+              f"{time.monotonic() - began:.1f} s", flush=True)
     true(canaries >= 5, f"{canaries} spoilt copies were there to be rejected")
     true(conflicts * 4 <= conditional, f"{conflicts} of {conditional} conditional writes were answered with a conflict")
     print(f"# {ops} operations, {unknown} without an answer, {conflicts} conflicts", flush=True)
