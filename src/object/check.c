@@ -45,7 +45,7 @@ bool obj_check_clean(const obj_check *c)
 }
 
 /* The trailer is a function of the layout but for its time. */
-static bool trailer_right(const obj_blob *b, unsigned shard, const uint8_t *got, size_t n, uint8_t *expected)
+bool obj_trailer_right(const obj_blob *b, unsigned shard, const uint8_t *got, size_t n, uint8_t *expected)
 {
     tarn_rd r = tarn_rd_of((tarn_str){(const char *)got + TRAILER_TIME_OFFSET, 8});
     obj_trailer_build(b, shard, (int64_t)tarn_rd_le64(&r), expected);
@@ -62,7 +62,7 @@ static void check_ends(checking *k, unsigned shard, tarn_file *f, uint8_t *mem)
     bool good = n == (int64_t)b->head_bytes && obj_header_matches(mem, (size_t)n, b, shard);
     if (good) {
         n = tarn_file_read(f, mem, tail_n, tail_off);
-        good = n == (int64_t)tail_n && trailer_right(b, shard, mem, tail_n, mem + tail_n);
+        good = n == (int64_t)tail_n && obj_trailer_right(b, shard, mem, tail_n, mem + tail_n);
     }
     if (!good) {
         k->corrupt |= (uint16_t)(1u << shard);

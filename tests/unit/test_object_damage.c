@@ -6,6 +6,7 @@
 #include "object_fixture.h"
 
 #include "put.h"
+#include "upkeep.h"
 
 #define BLOCK ((uint64_t)TARN_BLOCK_BYTES)
 
@@ -152,6 +153,54 @@ static void losses(size_t drives, damage what)
         assert_int_equal(tarn_metric_get(TARN_M_SHARDS_REBUILT), before);
     }
     fx_end(&f);
+}
+
+/* The data is whole, only the record's end is not: a check says so, so a repair has to make it right. */
+static void trailer_alone(fx *f, const char *key, unsigned shard)
+{
+    static const char junk[4] = {'j', 'u', 'n', 'k'};
+    obj_blob b;
+    tarn_version_row row = fx_stat(f, key);
+    char *path = shard_path(f, &row, shard, &b);
+    uint64_t end = b.offset + b.head_bytes + obj_record_data_bytes(&b) + obj_trailer_bytes(obj_blob_blocks(&b));
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    if (b.cls == OBJ_CLASS_FILE) {
+        assert_int_equal(ftruncate(fd, (off_t)(end - sizeof junk)), 0);
+    } else {
+        assert_int_equal(pwrite(fd, junk, sizeof junk, (off_t)(end - sizeof junk)), (ssize_t)sizeof junk);
+    }
+    (void)close(fd);
+    tarn_free(path);
+    obj_check c = {0};
+    assert_int_equal(obj_check_version(f->s, &row, &c), TARN_OK);
+    assert_int_equal(c.corrupt, 1);
+    unsigned left = 0;
+    assert_int_equal(obj_repair_version(f->s, &row, &left), TARN_OK);
+    assert_int_equal(left, 0);
+    c = (obj_check){0};
+    assert_int_equal(obj_check_version(f->s, &row, &c), TARN_OK);
+    assert_true(obj_check_clean(&c));
+    assert_whole(f, key);
+}
+
+static void test_a_trailer_alone_is_repaired(void **state)
+{
+    static const size_t drives[] = {1, 2, 6};
+    (void)state;
+    for (size_t d = 0; d < TARN_ARRAY_LEN(drives); d++) {
+        fx f;
+        fx_init(&f, drives[d]);
+        fx_open(&f);
+        fx_bucket(&f, "bucket", TARN_VERSIONING_OFF);
+        put_things(&f);
+        for (size_t i = 0; i < TARN_ARRAY_LEN(things); i++) {
+            for (unsigned shard = 0; shard < f.s->n; shard++) {
+                trailer_alone(&f, things[i].key, shard);
+            }
+        }
+        fx_end(&f);
+    }
 }
 
 static void test_losses(void **state)
@@ -474,6 +523,7 @@ static void test_quorum_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_losses),
+                                       cmocka_unit_test(test_a_trailer_alone_is_repaired),
                                        cmocka_unit_test(test_too_many),
                                        cmocka_unit_test(test_misdirected),
                                        cmocka_unit_test(test_a_file_deleted_while_it_is_written_does_not_count),
