@@ -17,7 +17,8 @@
  *
  * Invariants:
  *  1. A frame, and a page, is noted before it is written.
- * Memory: blocks are made by the writer and live until the store closes. Threads: one writer; any number read.
+ * Memory: blocks are made by the writer and live until the store closes: 8 bytes a frame, 4 bytes a page, 1 MiB for each GiB of
+ * the database that was written to. Threads: one writer; any number read.
  */
 #include "frames.h"
 
@@ -134,38 +135,55 @@ bool meta_frames_right(const meta_frames *f, const void *p, size_t n, uint64_t o
     return (uint32_t)known == tarn_crc32c(0, page, META_PAGE_BYTES);
 }
 
-static void blocks_free(_Atomic(atomic_ullong *) *blocks)
+void meta_frames_free(meta_frames *f)
 {
     for (size_t i = 0; i < META_FRAME_BLOCKS_MAX; i++) {
-        tarn_free(atomic_load(&blocks[i]));
-        atomic_store(&blocks[i], NULL);
+        tarn_free(atomic_load(&f->blocks[i]));
+        atomic_store(&f->blocks[i], NULL);
     }
 }
 
-void meta_frames_free(meta_frames *f)
+/* ------------------------------------------------------------------ pages of the database */
+/* What is noted of a page: its sum; 0 says that nothing is known, so a sum of 0 goes as 1. */
+static unsigned page_value(const void *page)
 {
-    blocks_free(f->blocks);
+    uint32_t sum = meta_page_sum(page);
+
+    return sum == 0 ? 1 : sum;
 }
 
-/* ------------------------------------------------------------------ pages of the database */
 bool meta_pages_note(meta_pages *f, const void *page, uint64_t off)
 {
-    uint64_t number = off / META_PAGE_BYTES;
+    uint64_t number = off / META_PAGE_BYTES, at = number / META_PAGES_PER_BLOCK;
 
-    return number / META_FRAMES_PER_BLOCK >= META_FRAME_BLOCKS_MAX || note(f->blocks, number, NOTED | meta_page_sum(page));
+    if (at >= META_PAGE_BLOCKS_MAX)
+        return true;
+    atomic_uint *block = atomic_load_explicit(&f->blocks[at], memory_order_relaxed);
+    if (block == NULL) {
+        block = tarn_calloc(META_PAGES_PER_BLOCK, sizeof(*block));
+        if (block == NULL)
+            return false;
+        atomic_store_explicit(&f->blocks[at], block, memory_order_release);
+    }
+    atomic_store_explicit(&block[number % META_PAGES_PER_BLOCK], page_value(page), memory_order_release);
+    return true;
 }
 
 bool meta_pages_right(const meta_pages *f, const void *page, uint64_t off)
 {
-    uint64_t number = off / META_PAGE_BYTES;
+    uint64_t number = off / META_PAGE_BYTES, at = number / META_PAGES_PER_BLOCK;
+    const atomic_uint *block = at < META_PAGE_BLOCKS_MAX ? atomic_load_explicit(&f->blocks[at], memory_order_acquire) : NULL;
 
-    if (number / META_FRAMES_PER_BLOCK >= META_FRAME_BLOCKS_MAX)
+    if (block == NULL)
         return true;
-    unsigned long long known = noted(f->blocks, number);
-    return known == 0 || known == (NOTED | meta_page_sum(page));
+    unsigned known = atomic_load_explicit(&block[number % META_PAGES_PER_BLOCK], memory_order_acquire);
+    return known == 0 || known == page_value(page);
 }
 
 void meta_pages_free(meta_pages *f)
 {
-    blocks_free(f->blocks);
+    for (size_t i = 0; i < META_PAGE_BLOCKS_MAX; i++) {
+        tarn_free(atomic_load(&f->blocks[i]));
+        atomic_store(&f->blocks[i], NULL);
+    }
 }

@@ -12,13 +12,15 @@
 
 #define META_FRAMES_PER_BLOCK 4096u
 #define META_FRAME_BLOCKS_MAX 1024u /* as many frames as the index of the log can hold */
+#define META_PAGES_PER_BLOCK 4096u
+#define META_PAGE_BLOCKS_MAX 2048u /* 16 KiB each: 32 MiB of memory when all pages of 32 GiB have been written */
 
 typedef struct meta_frames {
     _Atomic(atomic_ullong *) blocks[META_FRAME_BLOCKS_MAX];
     atomic_ullong header; /* of the log */
 } meta_frames;
 typedef struct meta_pages {
-    _Atomic(atomic_ullong *) blocks[META_FRAME_BLOCKS_MAX]; /* pages behind the last one are not known: 16 GiB */
+    _Atomic(atomic_uint *) blocks[META_PAGE_BLOCKS_MAX]; /* pages behind the last one are not known: 32 GiB */
 } meta_pages;
 
 /* The writer puts n bytes at off into the log; what is not the page of a frame needs no note. False: out of memory. */

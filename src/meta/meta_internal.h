@@ -147,7 +147,7 @@ typedef struct meta_checkpoint_plan {
     uint64_t restart_frames; /* the log is to start over from here on */
     uint64_t force_frames;   /* … and readers are waited for */
 } meta_checkpoint_plan;
-#define META_CHECKPOINT_PLAN ((meta_checkpoint_plan){500, 4000, 8000, 32000})
+#define META_CHECKPOINT_PLAN ((meta_checkpoint_plan){200, 4000, 8000, 32000}) /* see docs/performance.md, "Short steps" */
 struct tarn_meta {
     meta_vfs *vfs;
     meta_conn *writer;

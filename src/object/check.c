@@ -44,29 +44,21 @@ bool obj_check_clean(const obj_check *c)
     return c->missing == 0 && c->corrupt == 0 && c->lost == 0;
 }
 
-/* The trailer is a function of the layout but for its time. */
-bool obj_trailer_right(const obj_blob *b, unsigned shard, const uint8_t *got, size_t n, uint8_t *expected)
+/* Is got (n = obj_trailer_bytes) that trailer? It is a function of the layout but for its time. expected: room for as many bytes. */
+static bool trailer_right(const obj_blob *b, unsigned shard, const uint8_t *got, size_t n, uint8_t *expected)
 {
     tarn_rd r = tarn_rd_of((tarn_str){(const char *)got + TRAILER_TIME_OFFSET, 8});
     obj_trailer_build(b, shard, (int64_t)tarn_rd_le64(&r), expected);
     return memcmp(got, expected, n) == 0;
 }
 
-/* Header and trailer of one shard. */
-static void check_ends(checking *k, unsigned shard, tarn_file *f, uint8_t *mem)
+void obj_ends_read(const obj_blob *b, unsigned shard, tarn_file *f, uint8_t *head, uint8_t *tail, obj_ends *out)
 {
-    const obj_blob *b = k->b;
     size_t tail_n = obj_trailer_bytes(obj_blob_blocks(b));
-    uint64_t tail_off = b->offset + b->head_bytes + obj_record_data_bytes(b);
-    int64_t n = tarn_file_read(f, mem, b->head_bytes, b->offset);
-    bool good = n == (int64_t)b->head_bytes && obj_header_matches(mem, (size_t)n, b, shard);
-    if (good) {
-        n = tarn_file_read(f, mem, tail_n, tail_off);
-        good = n == (int64_t)tail_n && obj_trailer_right(b, shard, mem, tail_n, mem + tail_n);
-    }
-    if (!good) {
-        k->corrupt |= (uint16_t)(1u << shard);
-    }
+    int64_t n = tarn_file_read(f, head, b->head_bytes, b->offset);
+    out->header = n == (int64_t)b->head_bytes && obj_header_matches(head, (size_t)n, b, shard);
+    n = tarn_file_read(f, tail, tail_n, b->offset + b->head_bytes + obj_record_data_bytes(b));
+    out->trailer = n == (int64_t)tail_n && trailer_right(b, shard, tail, tail_n, tail + tail_n);
 }
 
 /* A file of its own, not one that is open already: that might have been deleted since. */
@@ -87,8 +79,7 @@ static int open_shard(checking *k, unsigned shard, obj_drive *d)
 static tarn_err check_records(checking *k)
 {
     size_t tail_n = obj_trailer_bytes(obj_blob_blocks(k->b));
-    size_t mem_n = k->b->head_bytes > 2 * tail_n ? k->b->head_bytes : 2 * tail_n;
-    uint8_t *mem = tarn_malloc(mem_n);
+    uint8_t *mem = tarn_malloc(k->b->head_bytes + 2 * tail_n);
     if (!mem) {
         return TARN_E_NO_MEMORY;
     }
@@ -101,7 +92,9 @@ static tarn_err check_records(checking *k)
         }
         int rc = open_shard(k, i, d);
         if (rc == 0) {
-            check_ends(k, i, k->reader.files[i], mem);
+            obj_ends ends;
+            obj_ends_read(k->b, i, k->reader.files[i], mem, mem + k->b->head_bytes, &ends);
+            k->corrupt |= ends.header && ends.trailer ? 0 : bit;
         } else {
             *(rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM ? &k->unreachable : &k->missing) |= bit;
         }

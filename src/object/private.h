@@ -117,8 +117,12 @@ bool obj_header_matches(const uint8_t *header, size_t n, const obj_blob *b, unsi
 size_t obj_header_bytes(const obj_blob *b, const obj_record_info *info, size_t align);
 size_t obj_trailer_bytes(uint64_t blocks);
 void obj_trailer_build(const obj_blob *b, unsigned shard, int64_t mtime_ms, uint8_t *out); /* obj_trailer_bytes of it */
-/* Is got (n = obj_trailer_bytes) that trailer, whatever its time? expected: room for as many bytes. */
-bool obj_trailer_right(const obj_blob *b, unsigned shard, const uint8_t *got, size_t n, uint8_t *expected);
+/* Reads header and trailer of a shard's record and says which of them are there and its own. head: room for b->head_bytes, the header
+ * as it was read where it is good; tail: for twice obj_trailer_bytes. Suspends. */
+typedef struct obj_ends {
+    bool header, trailer;
+} obj_ends;
+void obj_ends_read(const obj_blob *b, unsigned shard, tarn_file *f, uint8_t *head, uint8_t *tail, obj_ends *out);
 
 /* ------------------------------------------------------------------ drives */
 typedef struct obj_drive {

@@ -156,7 +156,6 @@ static tarn_err heal_block(heal *h, uint64_t block, uint16_t want)
 static tarn_err heal_headers(heal *h, uint16_t *wrong)
 {
     size_t tail_n = obj_trailer_bytes(obj_blob_blocks(h->blob));
-    uint64_t tail_off = h->blob->offset + h->blob->head_bytes + obj_record_data_bytes(h->blob);
     uint8_t *mem = tarn_malloc(h->blob->head_bytes + 1), *tail = tarn_malloc(2 * tail_n);
     if (!mem || !tail) {
         tarn_free(mem);
@@ -165,16 +164,13 @@ static tarn_err heal_headers(heal *h, uint16_t *wrong)
     }
     for (unsigned i = 0; i < shards(h); i++) {
         tarn_file *f = NULL;
-        bool good = false, ends = false;
+        obj_ends ends = {false, false};
         if (obj_drive_readable(drive_of(h, i)) && obj_fd_get(h->reader.ctx, h->blob, obj_blob_drive(h->blob, i, h->s->n), &f) == 0) {
-            int64_t n = tarn_file_read(f, mem, h->blob->head_bytes, h->blob->offset);
-            good = n == (int64_t)h->blob->head_bytes && obj_header_matches(mem, (size_t)n, h->blob, i);
-            n = tarn_file_read(f, tail, tail_n, tail_off);
-            ends = n == (int64_t)tail_n && obj_trailer_right(h->blob, i, tail, tail_n, tail + tail_n);
+            obj_ends_read(h->blob, i, f, mem, tail, &ends);
         }
         tarn_file_unref(f);
-        *wrong = (uint16_t)(*wrong | (good && ends ? 0u : 1u << i));
-        if (good && !h->head) {
+        *wrong = (uint16_t)(*wrong | (ends.header && ends.trailer ? 0u : 1u << i));
+        if (ends.header && !h->head) {
             h->head = mem;
             mem = tarn_malloc(h->blob->head_bytes + 1);
             if (!mem) {

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "frames.h"
 #include "meta_internal.h"
 #include "meta_simfs.h"
 #include "page.h"
@@ -1113,9 +1114,58 @@ static void test_power_cut_with_faults(void **state)
         power_cut_run(3, 2, seed, true);
 }
 
+/* ------------------------------------------------------------------ notes */
+/* What was written is known up to the last page, and frame, that there is room for; behind it everything passes. */
+static void test_notes_reach_as_far_as_they_say(void **state)
+{
+    const uint64_t pages = (uint64_t)META_PAGES_PER_BLOCK * META_PAGE_BLOCKS_MAX;
+    const uint64_t frames = (uint64_t)META_FRAMES_PER_BLOCK * META_FRAME_BLOCKS_MAX;
+    static const uint64_t before_end[] = {1, 0};
+    meta_pages *p = tarn_calloc(1, sizeof(*p));
+    meta_frames *f = tarn_calloc(1, sizeof(*f));
+    uint8_t mine[META_PAGE_BYTES] = {1}, other[META_PAGE_BYTES] = {2};
+
+    (void)state;
+    assert_true(p != NULL && f != NULL);
+    for (size_t i = 0; i < TARN_ARRAY_LEN(before_end); i++) {
+        bool known = before_end[i] > 0;
+        uint64_t page = (pages - before_end[i]) * META_PAGE_BYTES;
+        uint64_t frame = META_WAL_HEADER_BYTES + (frames - before_end[i]) * META_WAL_FRAME_BYTES + META_WAL_FRAME_HEADER_BYTES;
+        meta_page_seal(mine, sizeof(mine), page);
+        meta_page_seal(other, sizeof(other), page);
+        assert_true(meta_pages_note(p, mine, page) && meta_frames_note(f, mine, sizeof(mine), frame));
+        assert_true(meta_pages_right(p, mine, page) && meta_frames_right(f, mine, sizeof(mine), frame));
+        assert_int_equal(meta_pages_right(p, other, page), !known);
+        assert_int_equal(meta_frames_right(f, other, sizeof(other), frame), !known);
+    }
+    meta_pages_free(p);
+    meta_frames_free(f);
+    tarn_free(p);
+    tarn_free(f);
+}
+
+/* A sum of 0 is one like any other, though 0 says that nothing is known. */
+static void test_a_page_whose_sum_is_0_is_known(void **state)
+{
+    meta_pages *p = tarn_calloc(1, sizeof(*p));
+    uint8_t zero[META_PAGE_BYTES] = {0}, other[META_PAGE_BYTES] = {0};
+
+    (void)state;
+    assert_non_null(p);
+    other[META_PAGE_BYTES - META_PAGE_RESERVED_BYTES] = 9;
+    assert_int_equal(meta_page_sum(zero), 0);
+    assert_true(meta_pages_note(p, zero, META_PAGE_BYTES));
+    assert_true(meta_pages_right(p, zero, META_PAGE_BYTES));
+    assert_false(meta_pages_right(p, other, META_PAGE_BYTES));
+    meta_pages_free(p);
+    tarn_free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_notes_reach_as_far_as_they_say),
+        cmocka_unit_test(test_a_page_whose_sum_is_0_is_known),
         cmocka_unit_test(test_three_copies_are_the_same),
         cmocka_unit_test(test_stale_copy_is_rebuilt),
         cmocka_unit_test(test_stale_copy_alone_is_refused),
