@@ -7,6 +7,8 @@
  *     than the rest. So every copy with the highest generation has everything that was acknowledged.
  *  2. Acknowledged commits are on at least write_quorum copies; so more than copies_n - write_quorum records must be read
  *     to be sure that the highest generation was seen.
+ *     A generation that fewer copies can have than it needed was cut off while it was written, and nothing was acknowledged,
+ *     or done to a copy, in it: so the copies with the one before have everything, too (complete_from).
  *  3. The WAL starts over only after its pages were synced into the database of all good copies. So copies of the same
  *     generation differ, after a crash, only in pages that are in the WAL and in the WAL's unacknowledged tail: giving all
  *     of them the same WAL and checkpointing it makes them the same.
@@ -126,7 +128,7 @@ static bool of_deployment(const meta_copy *c, const uint8_t deployment[META_DEPL
 /* Has it everything that was acknowledged? */
 static bool trusted(const meta_mirror *v, const meta_copy *c)
 {
-    return content_usable(v, c) && c->gen.generation == v->generation && of_deployment(c, v->deployment);
+    return content_usable(v, c) && c->gen.generation >= v->complete_from && of_deployment(c, v->deployment);
 }
 
 /* Copies of one deployment of the metadata. */
@@ -202,7 +204,62 @@ static bool left_unfinished(const meta_mirror *v)
     return left;
 }
 
-/* Checks what the records say together; sets generation and deployment. */
+/* The record of a generation of this deployment: of the copies that have it one that says the least; NULL: there is none. */
+static const meta_gen *record_of(const meta_mirror *v, uint64_t generation)
+{
+    const meta_gen *least = NULL;
+
+    for (size_t i = 0; i < v->n; i++) {
+        const meta_copy *c = &v->copies[i];
+        if (atomic_load(&c->good) && c->gen.state != META_GEN_NONE && of_deployment(c, v->deployment) && c->gen.generation == generation &&
+            (least == NULL || c->gen.needed < least->needed))
+            least = &c->gen;
+    }
+    return least;
+}
+
+/* Could this generation have reached as many copies as it needed, those that are not here included? And which one is before it? */
+static bool could_be_complete(const meta_mirror *v, uint64_t generation, uint64_t *before)
+{
+    const meta_gen *record = record_of(v, generation);
+    size_t seen = 0, have = 0;
+
+    *before = 0;
+    for (size_t i = 0; i < v->n; i++) {
+        const meta_copy *c = &v->copies[i];
+        if (!atomic_load(&c->good) || c->gen.state == META_GEN_NONE || !of_deployment(c, v->deployment))
+            continue;
+        seen++;
+        if (c->gen.generation >= generation)
+            have++;
+        else if (c->gen.generation > *before)
+            *before = c->gen.generation;
+    }
+    size_t away = v->record_copies > seen ? v->record_copies - seen : 0;
+    return record == NULL || record->needed == 0 || have + away >= record->needed;
+}
+
+/* Sets complete_from: see fact 2. Only where a copy of the highest generation can be used itself; else somebody was about to replace
+ * what the others have. */
+static void complete_find(meta_mirror *v)
+{
+    uint64_t at = v->generation, before;
+    bool usable = false;
+
+    v->complete_from = v->generation;
+    for (size_t i = 0; i < v->n; i++)
+        usable = usable || trusted(v, &v->copies[i]);
+    if (!usable)
+        return;
+    while (!could_be_complete(v, at, &before) && before > 0)
+        at = before;
+    if (at < v->generation)
+        tarn_logf(TARN_LOG_INFO, "metadata generation was cut off", "%llu was being written: copies from %llu on have everything",
+                  (unsigned long long)v->generation, (unsigned long long)at);
+    v->complete_from = at;
+}
+
+/* Checks what the records say together; sets generation, deployment, and which copies have everything. */
 static tarn_err records_judge(meta_mirror *v)
 {
     bool mixed;
@@ -221,12 +278,13 @@ static tarn_err records_judge(meta_mirror *v)
     }
     if (top->copies_n > v->record_copies) /* drives that are missing today count: they may have what these have not */
         v->record_copies = top->copies_n;
-    v->generation = top->generation;
+    v->generation = v->complete_from = top->generation;
     memcpy(v->deployment, top->deployment, META_DEPLOYMENT_BYTES);
     if (left_unfinished(v)) {
         tarn_log(TARN_LOG_ERROR, "the rebuilding of the metadata was not finished", "advice", "run tarn admin rebuild-index again", NULL);
         return TARN_E_UNFINISHED;
     }
+    complete_find(v);
     return TARN_OK;
 }
 
@@ -253,7 +311,7 @@ static bool log_is_over(const meta_mirror *v, const meta_wal_extent *log)
     return false;
 }
 
-/* The copy to go on from: of those with the highest generation the one with the newest log. */
+/* The copy to go on from: of those that have everything the one with the newest log. */
 static tarn_err choose(meta_mirror *v, choice *out)
 {
     bool any = false;
@@ -435,6 +493,7 @@ static int copy_rebuild(meta_mirror *v, const meta_copy *from, meta_copy *to, bo
     to->gen.generation = v->generation;
     to->gen.copies_n = v->record_copies;
     to->gen.write_quorum = v->record_quorum;
+    to->gen.needed = from->gen.generation == v->generation ? from->gen.needed : 0;
     to->gen.log_over = 0;
     memcpy(to->gen.deployment, v->deployment, META_DEPLOYMENT_BYTES);
     int e = meta_gen_write(to->gen_file, &to->gen);

@@ -25,9 +25,10 @@ static bool record_unpack(const uint8_t rec[GEN_RECORD_BYTES], meta_gen *out)
     tarn_rd r = tarn_rd_of((tarn_str){(const char *)rec, GEN_RECORD_BYTES});
     tarn_str magic = tarn_rd_bytes(&r, sizeof(GEN_MAGIC));
     uint32_t version = tarn_rd_le32(&r);
-    uint32_t state = tarn_rd_le32(&r);
+    uint16_t state = tarn_rd_le16(&r);
+    uint16_t needed = tarn_rd_le16(&r);
     tarn_str deployment = tarn_rd_bytes(&r, META_DEPLOYMENT_BYTES);
-    meta_gen g = {.state = (meta_gen_state)state};
+    meta_gen g = {.state = (meta_gen_state)state, .needed = needed};
 
     g.generation = tarn_rd_le64(&r);
     g.counter = tarn_rd_le64(&r);
@@ -86,7 +87,8 @@ int meta_gen_write(tarn_file *f, meta_gen *g)
     tarn_sb_init_fixed(&b, mem, sizeof(mem));
     tarn_sb_bytes(&b, GEN_MAGIC, sizeof(GEN_MAGIC));
     tarn_sb_le32(&b, GEN_VERSION);
-    tarn_sb_le32(&b, (uint32_t)g->state);
+    tarn_sb_le16(&b, (uint16_t)g->state);
+    tarn_sb_le16(&b, g->needed);
     tarn_sb_bytes(&b, g->deployment, META_DEPLOYMENT_BYTES);
     tarn_sb_le64(&b, g->generation);
     tarn_sb_le64(&b, g->counter);

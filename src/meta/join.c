@@ -128,6 +128,7 @@ static int write_record(join *j, meta_gen_state state)
     g->generation = j->v->generation;
     g->copies_n = j->v->record_copies;
     g->write_quorum = j->v->record_quorum;
+    g->needed = (uint16_t)j->v->write_quorum;
     g->log_over = j->v->log_over;
     __builtin_memcpy(g->deployment, j->v->deployment, META_DEPLOYMENT_BYTES);
     return meta_gen_write(j->copy.gen_file, g);

@@ -258,6 +258,7 @@ int meta_mirror_mark(meta_mirror *v, meta_gen_state state, bool next)
             c->gen.generation = v->generation;
             c->gen.copies_n = v->record_copies;
             c->gen.write_quorum = v->record_quorum;
+            c->gen.needed = (uint16_t)v->write_quorum;
             c->gen.log_over = v->log_over;
             __builtin_memcpy(c->gen.deployment, v->deployment, META_DEPLOYMENT_BYTES);
             /* CLEAN says that the log is empty: its truncation may not be undone by a power cut after that. */

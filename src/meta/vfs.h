@@ -39,6 +39,7 @@ typedef struct meta_gen {
     uint64_t counter;    /* writes of this record: says which of its two slots is newer */
     uint32_t copies_n;
     uint32_t write_quorum;
+    uint16_t needed;   /* copies that had to get this generation before anything went on; 0: not known */
     uint32_t log_over; /* the log whose pages are all in the database, by meta_log_id(): nothing of it is to be applied; 0: none */
 } meta_gen;
 /* Reads the record; state NONE when there is no valid one. Negative errno when the file cannot be read. */
@@ -92,8 +93,9 @@ typedef struct meta_mirror {
     uint32_t record_quorum; /* what the records say: the store's, also where fewer drives are there (then nothing is committed) */
     uint32_t record_copies; /* drives of the store: the most that were ever there together */
     uint64_t generation;
-    meta_gen_state state; /* as the records were last written */
-    uint32_t log_over;    /* what they say of the log */
+    uint64_t complete_from; /* at the start: copies from this generation on have everything that was acknowledged */
+    meta_gen_state state;   /* as the records were last written */
+    uint32_t log_over;      /* what they say of the log */
     uint8_t deployment[META_DEPLOYMENT_BYTES];
     atomic_size_t good_n;
     atomic_size_t read_from;          /* index of the copy that reads are tried on first */

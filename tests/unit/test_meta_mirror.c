@@ -359,6 +359,7 @@ static void no_room_does_not_come_back(size_t drives, uint64_t seed)
     tarn_err err = TARN_OK;
 
     store_open(t);
+    t->m->plan = (meta_checkpoint_plan){4000, 4000, 8000, 32000}; /* the log shall grow */
     write_some(t, 10);
     uint64_t end = sim_find(t->s, "/0/" META_VFS_WAL_NAME)->now_n;
     for (size_t i = 1; i < drives; i++)
@@ -1000,6 +1001,81 @@ static void test_too_few_to_write(void **state)
     store_free(t);
 }
 
+/* Gives a copy's record the next generation, as a mark does that the power cuts off behind it. */
+static void mark_by_hand(store *t, const char *path, uint16_t needed)
+{
+    tarn_file *f = NULL;
+    meta_gen g;
+
+    assert_int_equal(tarn_file_open_sync(&t->s->fs, path, O_RDWR | O_CLOEXEC, 0, &f), 0);
+    assert_int_equal(meta_gen_read(f, &g), 0);
+    assert_int_equal(g.needed, t->opt.write_quorum); /* as the store wrote it */
+    g.generation++;
+    g.needed = needed;
+    assert_int_equal(meta_gen_write(f, &g), 0);
+    tarn_file_unref(f);
+}
+
+/* The power goes while the copies get a new generation, and the log of those that have it is damaged: the others, which have everything
+ * as well, help. That goes for as many as leave the generation short of what it needed, and not where that is not known. */
+static void generation_cut_off(size_t marked, uint16_t needed, bool helps)
+{
+    static const char *const logs[4] = {"/0/" META_VFS_WAL_NAME, "/1/" META_VFS_WAL_NAME, "/2/" META_VFS_WAL_NAME, "/3/" META_VFS_WAL_NAME};
+    static const char *const records[4] = {"/0/" META_VFS_GEN_NAME, "/1/" META_VFS_GEN_NAME, "/2/" META_VFS_GEN_NAME,
+                                           "/3/" META_VFS_GEN_NAME};
+    store *t = store_new(4, 3, 170 + 10 * marked + needed);
+
+    write_and_cut(t);
+    for (size_t i = 0; i < marked; i++) {
+        mark_by_hand(t, records[i], needed);
+        if (helps)
+            rot_frame(t, logs[i], 3);
+    }
+    store_open(t);
+    assert_int_equal(t->failed_n, 0);
+    assert_int_equal(tarn_meta_copies_good(t->m), 4);
+    assert_int_equal(tarn_meta_copy_behind(t->m, 3), !helps);
+    pairs_check(t);
+    integrity_check(t);
+    write_some(t, 10);
+    store_close(t);
+    for (size_t i = 1; i < 4; i++)
+        copies_equal(t, 0, i);
+    store_free(t);
+}
+
+static void test_a_generation_that_was_cut_off(void **state)
+{
+    (void)state;
+    generation_cut_off(1, 3, true);
+    generation_cut_off(2, 3, true);
+    generation_cut_off(3, 3, false); /* enough have it: the fourth may have missed what came then */
+    generation_cut_off(1, 0, false); /* by a program that did not say */
+}
+
+/* A start with too few copies to write is complete all the same: the others have missed its checkpoint. */
+static void test_read_only_start_after_a_cut(void **state)
+{
+    store *t = store_new(4, 3, 180);
+
+    (void)state;
+    write_and_cut(t);
+    t->opt.dirs_n = 2;
+    store_open(t);
+    pairs_check(t);
+    store_close(t);
+    t->opt.dirs_n = 4;
+    store_open(t);
+    pairs_check(t);
+    integrity_check(t);
+    assert_true(tarn_meta_copy_behind(t->m, 2) && tarn_meta_copy_behind(t->m, 3));
+    write_some(t, 20);
+    store_close(t);
+    for (size_t i = 1; i < 4; i++)
+        copies_equal(t, 0, i);
+    store_free(t);
+}
+
 /* Drives that were away are not forgotten: those that are there today must be enough of all, not of yesterday's. */
 static void test_drives_come_and_go(void **state)
 {
@@ -1196,6 +1272,8 @@ int main(void)
         cmocka_unit_test(test_copy_that_is_often_wrong_is_asked_last),
         cmocka_unit_test(test_older_schema_is_brought_up),
         cmocka_unit_test(test_too_few_to_write),
+        cmocka_unit_test(test_a_generation_that_was_cut_off),
+        cmocka_unit_test(test_read_only_start_after_a_cut),
         cmocka_unit_test(test_drives_come_and_go),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_power_cut_one_drive),
