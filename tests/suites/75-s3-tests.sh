@@ -28,7 +28,7 @@ suite_s3_tests() {
     export TARN_ALT_ACCESS_KEY=s3tests-alt TARN_ALT_SECRET_KEY=alt-secret-word TARN_TENANT_ACCESS_KEY=s3tests-tenant TARN_TENANT_SECRET_KEY=tenant-secret-word TARN_LC_DEBUG_INTERVAL=10
     with_server s3-tests s3-tests/daemon release 4 TARN_LC_DEBUG_INTERVAL=10 \
         "TARN_USERS=$TARN_ALT_ACCESS_KEY:$TARN_ALT_SECRET_KEY,$TARN_TENANT_ACCESS_KEY:$TARN_TENANT_SECRET_KEY" -- measured s3-tests 50 1200 \
-        python3 "$T_SHARED/conformance/s3-tests/run.py" "$T_SHARED/conformance/s3-tests/lists/gate-pypi.txt" --max-time 1000 --timeout 60 --out "$T_WORK/s3-tests.txt"
+        python3 "$T_SHARED/conformance/s3-tests/run.py" "$T_SHARED/conformance/s3-tests/lists/gate-pypi.txt" --max-time 1000 --timeout 120 --out "$T_WORK/s3-tests.txt"
 }
 
 suite_versitygw() {
