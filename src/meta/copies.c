@@ -131,6 +131,12 @@ static bool trusted(const meta_mirror *v, const meta_copy *c)
     return content_usable(v, c) && c->gen.generation >= v->complete_from && of_deployment(c, v->deployment);
 }
 
+/* Does its record count among those of a deployment, whatever its state says of its content? */
+static bool counts(const meta_copy *c, const uint8_t deployment[META_DEPLOYMENT_BYTES])
+{
+    return atomic_load(&c->good) && c->gen.state != META_GEN_NONE && of_deployment(c, deployment);
+}
+
 /* Copies of one deployment of the metadata. */
 typedef struct kin {
     const meta_gen *top; /* the highest record among those that are, or were, in use; NULL: none */
@@ -144,7 +150,7 @@ static kin kin_of(const meta_mirror *v, const uint8_t deployment[META_DEPLOYMENT
 
     for (size_t i = 0; i < v->n; i++) {
         const meta_copy *c = &v->copies[i];
-        if (!atomic_load(&c->good) || c->gen.state == META_GEN_NONE || !of_deployment(c, deployment))
+        if (!counts(c, deployment))
             continue;
         k.seen++;
         if (c->gen.state != META_GEN_CREATING && (k.top == NULL || c->gen.generation > k.top->generation))
@@ -158,8 +164,7 @@ static kin kin_of(const meta_mirror *v, const uint8_t deployment[META_DEPLOYMENT
 static bool met_before(const meta_mirror *v, size_t index)
 {
     for (size_t i = 0; i < index; i++) {
-        const meta_copy *c = &v->copies[i];
-        if (atomic_load(&c->good) && c->gen.state != META_GEN_NONE && of_deployment(c, v->copies[index].gen.deployment))
+        if (counts(&v->copies[i], v->copies[index].gen.deployment))
             return true;
     }
     return false;
@@ -204,49 +209,35 @@ static bool left_unfinished(const meta_mirror *v)
     return left;
 }
 
-/* The record of a generation of this deployment: of the copies that have it one that says the least; NULL: there is none. */
-static const meta_gen *record_of(const meta_mirror *v, uint64_t generation)
-{
-    const meta_gen *least = NULL;
-
-    for (size_t i = 0; i < v->n; i++) {
-        const meta_copy *c = &v->copies[i];
-        if (atomic_load(&c->good) && c->gen.state != META_GEN_NONE && of_deployment(c, v->deployment) && c->gen.generation == generation &&
-            (least == NULL || c->gen.needed < least->needed))
-            least = &c->gen;
-    }
-    return least;
-}
-
 /* Could this generation have reached as many copies as it needed, those that are not here included? And which one is before it? */
 static bool could_be_complete(const meta_mirror *v, uint64_t generation, uint64_t *before)
 {
-    const meta_gen *record = record_of(v, generation);
-    size_t seen = 0, have = 0;
+    size_t seen = 0, have = 0, needed = UINT16_MAX; /* needed: where records differ, what says the least */
 
     *before = 0;
     for (size_t i = 0; i < v->n; i++) {
         const meta_copy *c = &v->copies[i];
-        if (!atomic_load(&c->good) || c->gen.state == META_GEN_NONE || !of_deployment(c, v->deployment))
+        if (!counts(c, v->deployment))
             continue;
         seen++;
+        if (c->gen.generation == generation && c->gen.needed < needed)
+            needed = c->gen.needed;
         if (c->gen.generation >= generation)
             have++;
         else if (c->gen.generation > *before)
             *before = c->gen.generation;
     }
     size_t away = v->record_copies > seen ? v->record_copies - seen : 0;
-    return record == NULL || record->needed == 0 || have + away >= record->needed;
+    return needed == 0 || have + away >= needed;
 }
 
-/* Sets complete_from: see fact 2. Only where a copy of the highest generation can be used itself; else somebody was about to replace
+/* Lowers complete_from: see fact 2. Only where a copy of the highest generation can be used itself; else somebody was about to replace
  * what the others have. */
 static void complete_find(meta_mirror *v)
 {
     uint64_t at = v->generation, before;
     bool usable = false;
 
-    v->complete_from = v->generation;
     for (size_t i = 0; i < v->n; i++)
         usable = usable || trusted(v, &v->copies[i]);
     if (!usable)

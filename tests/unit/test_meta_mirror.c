@@ -183,6 +183,15 @@ static void copies_equal(store *t, size_t a, size_t b)
     }
 }
 
+/* The end of a test: closed, all copies are the same. */
+static void store_end_all_equal(store *t)
+{
+    store_close(t);
+    for (size_t i = 1; i < t->opt.dirs_n; i++)
+        copies_equal(t, 0, i);
+    store_free(t);
+}
+
 static void write_some(store *t, int n)
 {
     for (int i = 0; i < n; i++)
@@ -623,10 +632,7 @@ static void bad_reads_at_start(size_t drives, size_t bad, unsigned every)
     pairs_check(t);
     t->s->drives[bad].garble_every = 0;
     integrity_check(t);
-    store_close(t);
-    for (size_t i = 1; i < drives; i++)
-        copies_equal(t, 0, i);
-    store_free(t);
+    store_end_all_equal(t);
 }
 
 static void test_bad_reads_at_start(void **state)
@@ -682,10 +688,7 @@ static void old_log_left_behind(size_t drives)
     write_some(t, 10);
     pairs_check(t);
     integrity_check(t);
-    store_close(t);
-    for (size_t i = 1; i < drives; i++)
-        copies_equal(t, 0, i);
-    store_free(t);
+    store_end_all_equal(t);
 }
 
 static void test_an_old_log_is_left_behind(void **state)
@@ -1038,10 +1041,7 @@ static void generation_cut_off(size_t marked, uint16_t needed, bool helps)
     pairs_check(t);
     integrity_check(t);
     write_some(t, 10);
-    store_close(t);
-    for (size_t i = 1; i < 4; i++)
-        copies_equal(t, 0, i);
-    store_free(t);
+    store_end_all_equal(t);
 }
 
 static void test_a_generation_that_was_cut_off(void **state)
@@ -1070,10 +1070,7 @@ static void test_read_only_start_after_a_cut(void **state)
     integrity_check(t);
     assert_true(tarn_meta_copy_behind(t->m, 2) && tarn_meta_copy_behind(t->m, 3));
     write_some(t, 20);
-    store_close(t);
-    for (size_t i = 1; i < 4; i++)
-        copies_equal(t, 0, i);
-    store_free(t);
+    store_end_all_equal(t);
 }
 
 /* Drives that were away are not forgotten: those that are there today must be enough of all, not of yesterday's. */
